@@ -27,13 +27,13 @@ States = Mapping[Address, NodeState]
 
 
 def waiting_nodes(settings: ClusterSettings) -> dict[str, NodeState]:
-    """By address, those that are up and do not serve."""
+    """The nodes that run but do not serve yet, by address."""
     found = _states(settings, settings.bootstrap)
     return {f"{host}:{port}": state for (host, port), state in found.items() if state.waiting_for}
 
 
 def founder_of(settings: ClusterSettings, wanted: Sequence[int]) -> Address:
-    """Where the one is reached that founds: whom one of them has promised it already, or else the lowest."""
+    """Address of the node that is to found: the one that a node has promised this to, else the lowest id."""
     states = _states(settings, settings.bootstrap)
     if not states:
         raise ConnectionFailedError(f"cannot reach the cluster at {settings.addresses}: no node answers")
@@ -47,7 +47,7 @@ def founder_of(settings: ClusterSettings, wanted: Sequence[int]) -> Address:
 
 
 def found_cluster(settings: ClusterSettings, founder: Address, wanted: Sequence[int]) -> NodeState:
-    """A new, empty cluster with these nodes; returns what the founder says when it is there."""
+    """Found a new, empty cluster with these nodes; returns the founder's state once it exists."""
     answer = decode_answer(_ask(settings, founder, FoundWith(tuple(wanted))))
     if answer.refusal is not None:
         raise ClientError(f"not founded: {answer.refusal}")

@@ -38,7 +38,7 @@ from millstream.runtime.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Told of the work: what there may be in all, then each piece that was copied."""
+    """Hears how the backup goes on: the estimated total first, then each piece that was copied."""
 
     expect: Callable[[int], None] = lambda _size: None
     copied: Callable[[int], None] = lambda _size: None
@@ -51,7 +51,7 @@ class _Known:
 
     segments: tuple[SegmentCopy, ...]
     must_be_compared: bool
-    """By checksum: leader epochs do not tell what compaction removed, nor are they those of another cluster."""
+    """Compared by checksum: leader epochs show neither what compaction removed nor that this is another cluster."""
 
 
 @dataclass(slots=True)

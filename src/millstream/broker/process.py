@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = get_logger("millstream.node")
 
 _WARM_UP_SECONDS = 1.0
-# So many new objects are looked through at a time.
+# The garbage collector runs after this many new objects.
 _NEW_OBJECTS = 10_000
 # A node that is not ready by then waits for others, or has much to recover: its HTTP port says so.
 _HTTP_AFTER_SECONDS = 1.0

@@ -128,7 +128,7 @@ class HandlerParts:
 
 
 def new_relays(node: "Node", routing: "Routing") -> "Relays":
-    """The ways of clients for whom this node answers in the place of others."""
+    """The relays of clients whose requests this node forwards."""
     from millstream.broker.coordinators.groups import NoGroups
     from millstream.broker.routing.relays import Relays
 

@@ -143,7 +143,7 @@ def _show_one(choice: _Choice, seed: int, log_level: LogLevel, *, as_json: bool)
 
 
 class _Campaign:
-    """Many seeds, some of them longer than others, and what they came to together."""
+    """Runs many seeds, some of them longer than others, and sums up what they found."""
 
     def __init__(self, jobs: int, *, as_json: bool) -> None:
         self._jobs = jobs
@@ -210,7 +210,7 @@ class _Campaign:
 
 
 def _all_marks(met: Mapping[str, int]) -> dict[str, int]:
-    """Those that never occurred too."""
+    """How often each mark occurred; 0 for those that never did."""
     return {mark: met.get(mark, 0) for mark in MARKS}
 
 

@@ -52,38 +52,38 @@ Result = TypeVar("Result")
 
 
 class ClusterView(Protocol):
-    """As callers are told: what has just gone is not among it."""
+    """Brokers and leaders as callers are told of them: those that have just gone are left out."""
 
     @property
     def node_id(self) -> int:
-        """This node's own; -1 where it is not a broker."""
+        """This node's id; -1 in a process that is not a broker."""
         ...
 
     def brokers(self) -> Sequence[BrokerImage]:
-        """Those that take part, by their ids."""
+        """The brokers that are alive, by id."""
         ...
 
     def leader(self, place: Place) -> int | None:
-        """None while it has no leader."""
+        """The partition's leader; None while it has none."""
         ...
 
     def coordinator(self, kind: CoordinatorKind, key: str) -> int | None:
-        """None while there is none, and before the first use of its kind."""
+        """The coordinator's node; None while there is none, and before the first use of its kind."""
         ...
 
 
 class Metadata(Protocol):
     @property
     def image(self) -> MetadataImage:
-        """As of now; never changed in place, so it may be kept."""
+        """The metadata as of now. It never changes in place, so a caller may keep it."""
         ...
 
     def watch(self, changed: Callable[[MetadataImage, MetadataImage], None]) -> Callable[[], None]:
-        """Call `changed(old, new)` after each change, until what is returned is called."""
+        """Call `changed(old, new)` after each change. Returns a function that ends this."""
         ...
 
     async def create_topics(self, caller: Caller, topics: Sequence[NewTopic]) -> tuple[CreatedTopic, ...]:
-        """One outcome for each; those created can be used here when this returns."""
+        """Make topics; returns one outcome for each. What was made can be used on this node at once."""
         ...
 
     async def submit(self, command: Command[Result]) -> Result:

@@ -27,11 +27,11 @@ class Acks(enum.IntEnum):
     """When an append is answered."""
 
     NONE = 0
-    """At once. What happens to it afterwards, the caller does not hear."""
+    """At once; the caller does not hear what becomes of it."""
     LEADER = 1
-    """When it is as durable at the leader as its topic asks for."""
+    """When the leader has stored it as durably as the topic asks for."""
     ALL = -1
-    """When all that are in sync have it so."""
+    """When all replicas in sync have stored it so."""
 
 
 class Durability(enum.Enum):

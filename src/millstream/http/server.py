@@ -70,7 +70,7 @@ class HttpServer:
             self._looking.cancel()
 
     def expect_routes(self, why: str) -> None:
-        """More routes will be added: until then, what is not there may come."""
+        """More routes will be added: until then an unknown path is answered with 503."""
         self._shared.routes.missing = Problem(503, why, {"retry-after": "1"})
 
     def add_routes(self, routes: Mapping[str, Handler | Route]) -> None:
@@ -79,7 +79,7 @@ class HttpServer:
 
     @property
     def buffered_bytes(self) -> int:
-        """Bodies that have come and are not answered."""
+        """Bytes of request bodies that were received and not answered yet."""
         return self._shared.buffered_bytes
 
     def watch(self, registry: Registry) -> None:

@@ -153,7 +153,7 @@ class ShareGroup:
         self._waiting.clear()
 
     async def release_all(self) -> None:
-        """Whatever it still holds."""
+        """Give back everything that the member still holds."""
         await self._doors.queues.release_all(self._caller, self._name, self._member)
 
     def go_on(self) -> None:
@@ -224,7 +224,7 @@ class ShareGroup:
             self._settle(place, unwanted, SettlementKind.ACCEPT)
 
     def _hand_out(self, outgoing: Outgoing, touched: dict[Member, None], now_ms: int) -> bool:
-        """In turn, to the next that takes it."""
+        """Offer the message to the members in turn, until one takes it."""
         members = self._members
         for _ in range(len(members)):
             member, most_qos, retain_as_published, identifiers = members[0]
@@ -295,7 +295,7 @@ def possible_filters(name: str) -> list[str]:
 
 
 class ShareGroups:
-    """Those that a client of this node is a member of."""
+    """The groups that clients of this node are members of."""
 
     def __init__(
         self,

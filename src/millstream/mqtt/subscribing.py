@@ -154,7 +154,7 @@ async def _begin(client: "Client", wanted: list[Subscription]) -> None:
 
 
 async def join_group(client: "Client", subscription: Subscription) -> None:
-    """From now on it gets its share; while the group cannot be had, that is tried again."""
+    """From now on the client gets its share of the group's messages; tried again while the group cannot be had."""
     text = subscription.filter
     share = shared(text)
     assert share is not None
@@ -183,7 +183,7 @@ def _position(place: Place, offset: int) -> Position:
 
 
 async def _give_retained(client: "Client", subscription: Subscription) -> None:
-    """Waits for room where there are many."""
+    """Send the retained messages; waits for room when there are many."""
     door = client.shared
     identifiers = (subscription.identifier,) if subscription.identifier else ()
     async for some in door.retained.find(subscription.filter, door.now_ms()):

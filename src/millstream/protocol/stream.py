@@ -22,7 +22,7 @@ class BrokenStream(ConnectionError):
 
 
 class TooManyInFlight(Exception):
-    """As many requests as may wait for their replies wait already."""
+    """The most requests that may be in flight are in flight already."""
 
 
 class _Waiting(NamedTuple, Generic[Waiter]):
@@ -72,7 +72,7 @@ class RequestStream(Generic[Waiter]):
         return self._head(api_key, version, body_bytes, client_id, flexible=flexible)
 
     def head_without_reply(self, api_key: int, version: int, body_bytes: int) -> bytes:
-        """Of a request that is not answered, or whose answer is passed over."""
+        """As `head`, for a request that gets no answer, or whose answer nobody waits for."""
         self._next_correlation()
         return self._head(api_key, version, body_bytes, None, flexible=False)
 

@@ -36,10 +36,10 @@ class SteadyTime:
 
 
 class CautiousTime:
-    """What time it is at least, to judge by what may be deleted: too late does no harm, too early cannot be undone.
+    """A time that is not ahead of the real one: what has expired by it may be deleted, which cannot be undone.
 
-    A wall clock that jumps ahead while the program runs makes nothing older, nor does one that was ahead from the start
-    where most others, if they are heard of, say something else. When it is set right, that counts at once.
+    It is the earliest of three: the wall clock, which may be set back; the steady time since the start, which does not
+    follow a clock that jumps ahead; and the median of all nodes' clocks, which outvotes one that started ahead.
     """
 
     __slots__ = ("_clock", "_others", "_steady")
@@ -48,7 +48,7 @@ class CautiousTime:
         self._clock = clock
         self._steady = SteadyTime(clock)
         self._others: dict[int, int] = {}
-        """By who it is, what a clock said less this one's steady time."""
+        """By node: what its clock said, less the steady time here."""
 
     def heard(self, who: int, now_ms: int) -> None:
         self._others[who] = now_ms - self._steady.now_ms()

@@ -27,7 +27,7 @@ class Topics(Protocol):
     def image(self) -> MetadataImage: ...
 
     async def create_internal(self, topic: NewTopic) -> None:
-        """KafkaError when it cannot be made; not when it is there."""
+        """Make the topic unless it exists; KafkaError when it cannot be made."""
         ...
 
 

@@ -109,7 +109,7 @@ class MqttSessions:
                 return
 
     async def _append(self, partition: int, effect: AppendOwed) -> None:
-        """Until it is done, or the coordinator has moved: its successor does it again, and nothing happens twice."""
+        """Tries until it is done or the coordinator has moved. A successor does it again, and nothing happens twice."""
         loop = asyncio.get_running_loop()
         first = effect.owed[0]
         place = Place(first.message.topic, first.message.partition)
@@ -154,7 +154,7 @@ class MqttSessions:
         await self._report(partition, OwedRefused(largest.number))
 
     async def _report(self, partition: int, request: Request[Done]) -> None:
-        """To the machine that decided on it; one that has moved hears of it from the log."""
+        """Report to the machine that decided on it; if it has moved, its successor learns it from the log."""
         try:
             await self._hosted().decide_in(partition, request)
         except KafkaError as error:

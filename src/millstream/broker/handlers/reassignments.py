@@ -25,7 +25,6 @@ from millstream.cluster.metadata.image import MetadataImage, PartitionImage
 from millstream.cluster.metadata.leader_elections import ElectionOutcome, ElectLeaders
 from millstream.cluster.metadata.reassignments import AlterReassignments, Reassignment, ReassignmentOutcome
 from millstream.cluster.metadata.service import MetadataService
-from millstream.protocol.codec import Message
 from millstream.protocol.errors import ErrorCode
 
 # Partitions changed by one command.
@@ -87,8 +86,10 @@ def list_partition_reassignments(
     )
 
 
-def _wanted(image: MetadataImage, request: Message) -> Iterator[tuple[str, Iterable[PartitionImage]]]:
-    """Those asked for that exist; without a list, all."""
+def _wanted(
+    image: MetadataImage, request: ListPartitionReassignmentsRequest
+) -> Iterator[tuple[str, Iterable[PartitionImage]]]:
+    """The partitions that were asked for and exist; all when the request has no list."""
     if request.topics is None:
         for name, topic in sorted(image.topics.items()):
             yield name, topic.partitions

@@ -42,7 +42,7 @@ class Flusher:
         self._closed = False
 
     def longest_wait_seconds(self) -> float:
-        """How long the disk has not answered to the flush that is under way for longest."""
+        """For how long the oldest flush under way has been waiting for the disk."""
         return self._clock.monotonic() - next(iter(self._started.values()), self._clock.monotonic())
 
     def close(self) -> None:

@@ -104,7 +104,7 @@ async def answers_here(host: CoordinatorHost, kind: CoordinatorKind, request: Re
 
 
 def decode_request(host: CoordinatorHost, kind: CoordinatorKind, data: bytes) -> Request[Any]:
-    """What another node sent; NotDone when this one does not know it."""
+    """Decode what another node sent; NotDone when this node does not know the request."""
     decoder = _request_decoders.get(kind)
     if decoder is None:
         requests = host.of(kind).requests

@@ -97,12 +97,12 @@ class FollowedMetadata:
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def _addresses(self) -> Iterator[str]:
-        """Those of nodes that are alive, and those that were given: all nodes may have moved."""
+        """Addresses of the live nodes, and those of the settings, since all nodes may have moved."""
         live = (each.for_nodes.address for each in self.image.live_brokers)
         yield from dict.fromkeys((*live, *self._bootstrap))
 
     async def _follow_at(self, address: str) -> bool:
-        """Whether the node there was followed, for as long as it could be."""
+        """Follow the node there for as long as possible; False when it could not be followed at all."""
         sent, was_heard = "", False
         try:
             link = CallLink(await node_address(address, _FIND_SECONDS), Greeting)

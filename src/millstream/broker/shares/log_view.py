@@ -99,7 +99,7 @@ _NAMES = frozenset((PRIORITY, DELAY, DELIVER_AT, TTL))
 
 
 def _number(said: dict[str, bytes | None], name: str) -> int:
-    """Decimal digits; anything else is as if it were not there, for a producer's mistake must not stop a queue."""
+    """A number in decimal digits. Anything else is ignored: a producer's mistake must not stop a queue."""
     text = said.get(name)
     if not text or not text.isdigit() or len(text) > 15:
         return 0

@@ -1,4 +1,4 @@
-"""Where a share group stands: what is stored of its queues, seen and changed from its coordinator."""
+"""How far a share group has got in its queues: shown and changed through its coordinator."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
@@ -49,7 +49,7 @@ class ShareOffsets:
     async def describe(
         self, image: MetadataImage, caller: Caller, group_id: str, topics: Mapping[str, Sequence[int]] | None
     ) -> list[TopicOffsets]:
-        """Of these partitions, or of all that the group has used."""
+        """The positions in these partitions, or in all that the group has used."""
         group = await self._group(caller, group_id)
         if topics is None:
             topics = {name: _all_of(image, name) for _, name in group.topics}
@@ -94,7 +94,7 @@ class ShareOffsets:
         return outcomes
 
     async def delete_all(self, image: MetadataImage, caller: Caller, group_id: str) -> None:
-        """Before a share group is deleted; nothing where it is another kind of group, or there is none."""
+        """Called before a group is deleted; does nothing unless it is a share group."""
         group = await self._require_empty(caller, group_id)
         for topic_id, name in () if group is None else group.topics:
             await self._delete_topic(image, caller, group_id, topic_id, name)

@@ -32,7 +32,9 @@ def look(shares: Shares, request: LookAtQueues) -> QueueRows:
 
 
 async def peek(shares: Shares, request: PeekAtQueue) -> Peeked:
-    """A group that nobody has used yet begins where consumers of all doors but Kafka's own do."""
+    """The messages of a queue. A group that nobody has used yet begins at the first record, as through every door but
+    Kafka's own.
+    """
     queue = await shares.open(request.group, request.topic, request.partition, from_earliest=True)
     queue.follow_log_start()
     engine = queue.engine

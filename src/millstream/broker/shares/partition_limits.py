@@ -1,4 +1,4 @@
-"""Topics whose log depends on how far its queues are: a most depth, and records that go when all have settled them."""
+"""Topics whose log depends on its queues: the depth is limited, or records are deleted once all groups settled them."""
 
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
@@ -26,7 +26,7 @@ class PartitionLimits:
         self._dropped: dict[Partition, int] = {}
 
     def watch(self, queue: LedQueue, topic: TopicConfig) -> None:
-        """The queue is loaded, or the topic's settings are others."""
+        """The queue was loaded, or the topic's settings changed."""
         partition = queue.partition
         if topic.queue_max_depth < 0 and not topic.queue_delete_settled:
             self._queues.pop(partition, None)
@@ -55,7 +55,7 @@ class PartitionLimits:
             self._spawn(self._delete(partition), "deleting what is settled")
 
     def _floor(self, partition: Partition) -> int:
-        """Before which offset nothing is needed: dropped, or settled by every group that counts."""
+        """Everything before this offset may be deleted: it was dropped, or every group that counts has settled it."""
         config, queues = partition.log.config, self._current(partition)
         floor = self._dropped.get(partition, 0)
         all_are_here = self._knows_groups(partition) and not config.queue_groups - queues.keys()

@@ -44,7 +44,7 @@ class GroupAdmin(TopicAdmin):
         return found[0]
 
     def describe_groups(self, groups: Iterable[str]) -> list[GroupInfo]:
-        """Those of them that exist, with where they are and where their partitions end."""
+        """The groups that exist, with their committed offsets and the ends of their partitions."""
         described = {group: self._described(group) for group in dict.fromkeys(groups)}
         known = {group: each for group, each in described.items() if each is not None}
         committed = {group: self.committed_offsets(group) for group in known}
@@ -93,7 +93,7 @@ class GroupAdmin(TopicAdmin):
         _raise_first_place(action, reply.topics)
 
     def delete_group(self, group: str) -> None:
-        """And its offsets. It must have no members; UnknownGroupError when it does not exist."""
+        """Delete a group and its offsets. It must have no members; UnknownGroupError when it does not exist."""
         action = f"cannot delete group {group!r}"
         (result,) = self._ask_coordinator(group, action, "delete_groups", groups_names=[group]).results
         if result.error_code == ErrorCode.NON_EMPTY_GROUP:
@@ -140,7 +140,7 @@ class GroupAdmin(TopicAdmin):
         skip: Sequence[ErrorCode] = (),
         **fields: Any,
     ) -> Any:
-        """Again while the coordinator moves or loads; errors of the reply, or of its groups, but those to `skip`."""
+        """Asks again while the coordinator moves or loads. Raises the reply's or a group's error, unless in `skip`."""
         cluster = self._cluster
 
         def ask() -> Any:

@@ -43,15 +43,15 @@ class TopicAdmin:
         )
 
     def list_topics(self, *, internal: bool = False) -> list[TopicInfo]:
-        """By name; internal topics (those of Kafka's own) when asked for."""
+        """All topics, sorted by name; with `internal` those that the cluster keeps for itself too."""
         return [each for each in self.metadata().topics if internal or not each.is_internal]
 
     def describe_partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """Without their offsets; UnknownTopicError when there is no such topic."""
+        """A topic's partitions, without their offsets; UnknownTopicError when there is no such topic."""
         return self._found(topic).partitions
 
     def describe_topic(self, topic: str) -> TopicInfo:
-        """With the offsets of each partition; UnknownTopicError when it does not exist."""
+        """A topic with the offsets of each partition; UnknownTopicError when it does not exist."""
         info = self._found(topic)
         led = [TopicPartition(topic, each.partition) for each in info.partitions if each.leader is not None]
         starts, ends = self.known_offsets(led, "earliest"), self.known_offsets(led, "latest")
@@ -74,7 +74,7 @@ class TopicAdmin:
         *,
         validate_only: bool = False,
     ) -> None:
-        """The cluster's defaults fill in what is not said; TopicExistsError when there is one of this name."""
+        """Make a topic; the cluster's defaults fill in what is left out. TopicExistsError when the name is taken."""
         new = {
             "name": topic,
             "num_partitions": partitions or -1,
@@ -87,20 +87,20 @@ class TopicAdmin:
         _raise_first(f"cannot create topic {topic!r}", reply.topics)
 
     def delete_topic(self, topic: str) -> None:
-        """And all of its messages; UnknownTopicError when it does not exist."""
+        """Delete a topic and all of its messages; UnknownTopicError when it does not exist."""
         reply = self._cluster.call_once(
             "delete_topics", _DELETE_VERSION, topic_names=[topic], timeout=self._patience
         )
         self._raise_first_of_topic(topic, f"cannot delete topic {topic!r}", reply.responses)
 
     def add_partitions(self, topic: str, total: int) -> None:
-        """Until there are `total`. Keys go to other partitions from then on."""
+        """Add partitions until the topic has `total`. From then on keys go to other partitions."""
         wanted = {"name": topic, "count": total, "assignments": None}
         reply = self._cluster.call_once("create_partitions", topics=[wanted], timeout=self._patience)
         self._raise_first_of_topic(topic, f"cannot give topic {topic!r} {total} partitions", reply.results)
 
     def offsets(self, places: Iterable[Place], when: When = "latest") -> dict[TopicPartition, int]:
-        """Where each partition begins or ends, or its first message of that time or later; its end where none is."""
+        """Each partition's start or end, or its first message at or after a time (its end when there is none)."""
         wanted = [TopicPartition(*place) for place in places]
         self._check_places(wanted)
         found = self._cluster.offsets(dict.fromkeys(wanted, _timestamp(when)))
@@ -109,7 +109,7 @@ class TopicAdmin:
         return {place: found[place] for place in wanted}
 
     def known_offsets(self, places: Iterable[Place], when: When = "latest") -> dict[TopicPartition, int]:
-        """As `offsets`, without the partitions whose leaders do not answer, or that have no message that late."""
+        """As `offsets`, but leaves out partitions whose leader does not answer or that have no message that late."""
         wanted = {TopicPartition(*place): _timestamp(when) for place in places}
         leads = {
             TopicPartition(topic.name or "", each.partition): each.leader >= 0
@@ -125,7 +125,7 @@ class TopicAdmin:
         }
 
     def delete_records(self, before: Mapping[Place, int]) -> dict[TopicPartition, int]:
-        """Let partitions begin at an offset, -1 for their end; returns where each begins now. It cannot be undone."""
+        """Delete the records before an offset (-1: all); returns where each partition now starts. Cannot be undone."""
         if not before:
             return {}
         self._check_places(before)

@@ -34,7 +34,7 @@ class RaftLog:
         self.stable_index = self.last_index
         self.commit_index = self.applied_index = snapshot.index
         self.pending_snapshot: Snapshot | None = None
-        """Came from the leader and is not on disk yet."""
+        """A snapshot that came from the leader and is not on disk yet."""
         self._writing_to = 0
         self._writing_snapshot: Snapshot | None = None
 
@@ -68,7 +68,7 @@ class RaftLog:
         return next(known for at, known in reversed(self._memberships) if at <= index)
 
     def term_at(self, index: int) -> int | None:
-        """None where there is no entry, or no longer."""
+        """None when there is no such entry, or it was dropped for a snapshot."""
         place = index - self._before_index
         if 0 < place <= len(self._entries):
             return self._entries[place - 1].term
@@ -92,7 +92,7 @@ class RaftLog:
         return self.between(first, stop)
 
     def is_up_to_date(self, last_index: int, last_term: int) -> bool:
-        """Whether a log that ends so may lead this one."""
+        """Whether a log that ends there is at least as new as this one, so its owner may lead."""
         return (last_term, last_index) >= (self.last_term, self.last_index)
 
     def last_not_above(self, index: int, term: int) -> tuple[int, int]:

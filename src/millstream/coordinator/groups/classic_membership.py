@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat and LeaveGroup of classic groups, and what silence means."""
+"""SyncGroup, Heartbeat and LeaveGroup of classic groups, and members that have gone silent."""
 
 from millstream.coordinator.groups import classic_rebalance as rebalance
 from millstream.coordinator.groups.classic_group import (

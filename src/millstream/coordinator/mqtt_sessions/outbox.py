@@ -22,7 +22,7 @@ class Outbox:
         self._last_loaded = 0
         self.waiting_bytes = 0
         self.finished: set[int] = set()
-        """Appended, which the coordinator's own log does not say yet: a successor gives them out again."""
+        """Appended messages that the coordinator's own log still calls owed: a successor gives them out again."""
 
     def load(self, state: SessionState) -> None:
         for number in sorted(state.owed):
@@ -60,7 +60,7 @@ class Outbox:
                 del self._given[place]
 
     def refused(self, number: int) -> None:
-        """It is gone, and what was given out with it is to be given out again."""
+        """Drop this message; those that were given out with it are given out again."""
         self.waiting_bytes -= self._sizes.pop(number, 0)
         for place, given in list(self._given.items()):
             if number in given:

@@ -21,7 +21,7 @@ class RunHeap:
         self._entries: list[tuple[int, int]] = []
 
     def note(self, runs: Iterable[Run]) -> None:
-        """These may be new, or other than they were."""
+        """Enter these runs, which are new or have changed."""
         for run in runs:
             key = self._key(run)
             if key is not None:

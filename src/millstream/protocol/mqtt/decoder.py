@@ -38,7 +38,7 @@ _MOST_KEPT_NAMES: Final = 8_192
 
 
 class Side(enum.Enum):
-    """Who reads: what each may be sent differs."""
+    """Which side reads, and the types of packets that it may be sent."""
 
     SERVER = frozenset({1, 3, 4, 5, 6, 7, 8, 10, 12, 14, 15})
     CLIENT = frozenset({2, 3, 4, 5, 6, 7, 9, 11, 13, 14, 15})
@@ -197,7 +197,7 @@ class Decoder:
         return properties, at
 
     def _check_kind(self, head: int) -> None:
-        """Before the rest has come: who sends what it must not need not be waited for."""
+        """Refuse a packet of the wrong type at its first byte, without waiting for the rest."""
         kind = head >> 4
         if kind in self._side.value:
             return

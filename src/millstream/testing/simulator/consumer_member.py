@@ -32,7 +32,7 @@ class ConsumerMember(SimulatedMember):
         await self._take(alive)
 
     async def _take_up(self) -> None:
-        """Done when partitions come."""
+        """Resolved when partitions are assigned."""
 
     async def _beat(self) -> None:
         alive = await self._heartbeat(topic_partitions=self._owned())

@@ -97,7 +97,7 @@ class InfluxStore(queries.InfluxQueries, ParquetStore):
     def _tell(self, table: Table, refused: list[Any]) -> None:
         if refused:
             _log.warning(
-                "influx.refused", what=table.name, rows=len(refused), reason=refused[0].reason,
+                "points refused", what=table.name, rows=len(refused), reason=refused[0].reason,
                 server=self.target.address,
             )  # fmt: skip
 
