@@ -153,6 +153,7 @@ TABLE: dict[int, ApiRow] = {
         _row(
             "find_coordinator",
             needs.find_coordinator,
+            handler="FindCoordinator",
             slices=SlicePlan(("coordinator_keys",), ("coordinators",), once=""),
         ),
         _row("join_group", _OF_MEMBERS),

@@ -48,66 +48,51 @@ class FindCoordinatorAnswer(msgspec.Struct, frozen=True):
         return self.coordinators[0].port if self.coordinators else -1
 
 
-async def handle(
-    metadata: MetadataService,
-    view: ClusterView,
-    groups: Groups,
-    host: CoordinatorHost,
-    request: FindCoordinatorRequest,
-    call: Call,
-) -> FindCoordinatorAnswer:
-    keys = dict.fromkeys(request.coordinator_keys)
-    found = [await _find(metadata, view, groups, host, request.key_type, key, call) for key in keys]
-    return FindCoordinatorAnswer(tuple(found))
+class FindCoordinator:
+    def __init__(
+        self, metadata: MetadataService, view: ClusterView, groups: Groups, host: CoordinatorHost
+    ) -> None:
+        self._metadata = metadata
+        self._view = view
+        self._groups = groups
+        self._host = host
 
+    async def handle(self, request: FindCoordinatorRequest, call: Call) -> FindCoordinatorAnswer:
+        keys = dict.fromkeys(request.coordinator_keys)
+        return FindCoordinatorAnswer(tuple([await self._find(request.key_type, key, call) for key in keys]))
 
-async def _find(
-    metadata: MetadataService,
-    view: ClusterView,
-    groups: Groups,
-    host: CoordinatorHost,
-    key_type: int,
-    key: str,
-    call: Call,
-) -> Coordinator:
-    try:
-        leader = await _leader(metadata, view, groups, host, key_type, key)
-        endpoint = metadata.image.brokers[leader].endpoints[0]
-    except KafkaError as error:
+    async def _find(self, key_type: int, key: str, call: Call) -> Coordinator:
+        try:
+            leader = await self._leader(key_type, key)
+            endpoint = self._metadata.image.brokers[leader].endpoints[0]
+        except KafkaError as error:
+            return Coordinator(
+                key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message
+            )
+        address, port = host_for(endpoint, call), endpoint.port
+        if call.shown_coordinator is not None:
+            leader, address, port = call.shown_coordinator
         return Coordinator(
-            key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message
+            key=key, node_id=leader, host=address, port=port, error_code=ErrorCode.NONE, error_message=None
         )
-    address, port = host_for(endpoint, call), endpoint.port
-    if call.shown_coordinator is not None:
-        leader, address, port = call.shown_coordinator
-    return Coordinator(
-        key=key, node_id=leader, host=address, port=port, error_code=ErrorCode.NONE, error_message=None
-    )
 
-
-async def _leader(
-    metadata: MetadataService,
-    view: ClusterView,
-    groups: Groups,
-    host: CoordinatorHost,
-    key_type: int,
-    key: str,
-) -> int:
-    if key_type == _TRANSACTION:
-        raise NoTransactions
-    topic = _TOPIC_OF.get(key_type)
-    if topic is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} is none of 0, 1 and 2")
-    if key_type == _SHARE and key.count(":") < 2:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key!r} is not of the form group:topic id:partition")
-    if key_type == _GROUP:
-        index = await groups.find_partition(key)
-    else:
-        index = await host.of(CoordinatorKind.SHARE).find_partition(key)
-    image = metadata.image.topics.get(topic)
-    if image is None:
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the topic {topic} does not exist")
-    leader = image.partitions[index].leader
-    if not view.may_coordinate(leader):
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic}-{index} has no leader")
-    return leader
+    async def _leader(self, key_type: int, key: str) -> int:
+        if key_type == _TRANSACTION:
+            raise NoTransactions
+        topic = _TOPIC_OF.get(key_type)
+        if topic is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} is none of 0, 1 and 2")
+        if key_type == _SHARE and key.count(":") < 2:
+            message = f"{key!r} is not of the form group:topic id:partition"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+        if key_type == _GROUP:
+            index = await self._groups.find_partition(key)
+        else:
+            index = await self._host.of(CoordinatorKind.SHARE).find_partition(key)
+        image = self._metadata.image.topics.get(topic)
+        if image is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the topic {topic} does not exist")
+        leader = image.partitions[index].leader
+        if not self._view.may_coordinate(leader):
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic}-{index} has no leader")
+        return leader
