@@ -20,7 +20,7 @@ class Attended(Protocol):
     client_id: str
     epoch: int
     ended: "asyncio.Future[None]"
-    """Set when its session was told that the connection has ended."""
+    """Set when the coordinator has been told that the connection ended."""
 
     def taken_over(self) -> None: ...
 

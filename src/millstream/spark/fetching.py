@@ -36,7 +36,7 @@ _GONE_AFTER_S = 5.0
 
 
 class _TopicGone(SourceError):
-    """The cluster has not known the partition for a while."""
+    """The cluster says that there is no such partition, and has said so for a while."""
 
 
 class RangeReader:

@@ -1,4 +1,4 @@
-"""A request of a share session where the client knows this node alone: whoever leads a partition is asked for it."""
+"""A share session's request from a client that knows this node alone: each partition's leader is asked in its place."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ class ProxiedWork(Work):
         self._caller = caller
 
     def settle_here(self, _topics: Iterable[Any], *, renewing: bool) -> bool:  # noqa: ARG002
-        """Others may have to be asked."""
+        """The answer may have to come from other nodes."""
         return False
 
     async def fetch(self, wanted: Wanted, max_wait_s: float) -> None:
@@ -64,7 +64,7 @@ class ProxiedWork(Work):
         await self._queues.release_all(self._caller, self.session.group_id, self.session.member)
 
     async def stored(self) -> None:
-        """Each node has answered when it was."""
+        """Nothing is left to wait for: each node answered once it had stored its part."""
 
     def lock_ms(self) -> int:
         return self._shares.lock_ms(self.session.group_id)
@@ -87,7 +87,7 @@ class ProxiedWork(Work):
         return None if refused is None else KafkaError(ErrorCode(refused.error), refused.message)
 
     def _leader(self, _place: Place) -> tuple[int, int]:
-        """The client knows no other node."""
+        """No leader is named: the client knows no other node."""
         return NOWHERE
 
     def _named(self, place: Place) -> partitions.Place:

@@ -1,6 +1,6 @@
 """A share group: members share the partitions' records, so a partition may have many members, and nothing is revoked.
 
-What a member may read is only where it is to ask: who gets which record is decided at the partition's leader.
+An assignment only says where a member asks: the partition's leader decides who gets which record.
 """
 
 from collections.abc import Mapping

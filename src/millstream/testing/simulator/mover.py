@@ -31,7 +31,7 @@ class Mover:
         self._strike = strike
 
     async def move(self, topic: str, index: int) -> None:
-        """To as many nodes as it has now, in any order, or back to where it was."""
+        """Move a partition to as many nodes as it has now, in any order, or back to where it was."""
         random = self._client.random
         now = self._partition(topic, index)
         if now is not None:

@@ -46,12 +46,12 @@ class InfluxQl:
 
     @classmethod
     def for_reading(cls, target: InfluxTarget) -> "InfluxQl":
-        """It waits longer for an answer, and not so long for a server that is not there: somebody waits for it."""
+        """Longer patience for an answer, less for a server that is away: a person waits for the result."""
         retry_for = min(target.retry_for, _READ_RETRY_FOR)
         return cls(replace(target, retry_for=retry_for, request_timeout=_READ_TIMEOUT))
 
     def select(self, statement: str) -> list[Series]:
-        """Nothing when the database is not there yet."""
+        """No rows when the database does not exist yet."""
         options = {"q": statement, "db": self._target.database, "epoch": "u"}
         with self._connection() as connection:
             answer = connection.query(self._target.query_path, urlencode(options).encode())
