@@ -7,10 +7,11 @@ Two kinds of figures; a loss of more than 15 % fails.
   recorded is a measure for them. The base revision that guard.json names runs beside this one and takes its turn in
   every round. Both are shown as ratios against librdkafka's mock cluster, which takes its turn too.
 
-A loss of the second kind counts only when two views of the rounds agree on it: the median of the rounds' ratios, and
-the best round against the base's best round. Other work on the machine makes rounds worse, never better, and seldom
-all of them. While both say that something was lost, more rounds are run, as many as there is time for. A machine that
-is too busy for seven rounds in that time is told so, and its times are shown but not judged.
+A loss of the second kind counts only when two views of the rounds agree on it: six of seven rounds lost that much
+against the base's turn in the same round, and so did the best round against the base's best. Other work on the machine
+makes rounds worse, never better, and seldom those of one side alone. While both views say that something was lost, more
+rounds are run, as many as there is time for. A machine that is too busy for seven rounds in that time is told so, and
+its times are shown but not judged.
 """
 
 import argparse
@@ -82,11 +83,9 @@ class Rounds(msgspec.Struct, frozen=True):
     @property
     def change(self) -> Change:
         best = max if self.more_is_better else min
-        losses = (
-            self._loss(median(now / base for now, base in zip(self.now, self.base, strict=True))),
-            self._loss(best(self.now) / best(self.base)),
-        )
-        return Change(self.name, self._against_mock(self.base), self._against_mock(self.now), losses)
+        losses = sorted(self._loss(now / base) for now, base in zip(self.now, self.base, strict=True))
+        views = (losses[len(losses) // _LEAST_ROUNDS], self._loss(best(self.now) / best(self.base)))
+        return Change(self.name, self._against_mock(self.base), self._against_mock(self.now), views)
 
     def _loss(self, ratio: float) -> float:
         return 1 - ratio if self.more_is_better else ratio - 1
@@ -175,9 +174,9 @@ def _rounds(session: Session, contenders: dict[int, list[Contender]]) -> tuple[i
         number += 1
         session.display.step(f"round {number}")
         for size, each in contenders.items():
-            turns = list(zip(each, samples[size], strict=True))
-            # Whoever goes first has the emptier page cache: the order turns with every round.
-            for contender, taken in turns if number % 2 else reversed(turns):
+            mock, *pair = zip(each, samples[size], strict=True)
+            # Whoever goes first has the emptier page cache: base and now change places with every round.
+            for contender, taken in (mock, *(pair if number % 2 else reversed(pair))):
                 taken.append(session.run_on_new_topic(contender))
         changes = [change for size in contenders for change in _compared(size, samples[size])]
     return number, changes
@@ -213,7 +212,7 @@ def _sources_of(commit: str, directory: Path) -> Path:
 
 
 def _show(console: Console, changes: list[Change]) -> None:
-    table = Table("figure", "before", "now", "loss: median, best")
+    table = Table("figure", "before", "now", "loss: 6 of 7 rounds, best")
     for change in changes:
         losses = ", ".join(f"{loss:+.1%}" for loss in change.losses)
         table.add_row(change.name, f"{change.before:.4g}", f"{change.now:.4g}", losses)

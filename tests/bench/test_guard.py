@@ -31,8 +31,11 @@ def test_loss_is_what_became_worse(
 
 
 def test_rounds_that_other_work_made_worse_are_no_loss() -> None:
-    best_is_as_good = Rounds("x", [1, 1, 1], [100, 100, 100], [100, 150, 160], more_is_better=False)
-    most_are_as_good = Rounds("x", [1, 1, 1], [70, 100, 100], [100, 100, 100], more_is_better=False)
+    base = [100.0] * 7
+    best_is_as_good = Rounds("x", [1.0] * 7, base, [100.0, *[150.0] * 6], more_is_better=False)
+    two_are_as_good = Rounds("x", [1.0] * 7, [*base[:5], 170.0, 170.0], [170.0] * 7, more_is_better=False)
+    six_are_worse = Rounds("x", [1.0] * 7, [*base[:6], 170.0], [170.0] * 7, more_is_better=False)
 
     assert best_is_as_good.change.loss == pytest.approx(0)
-    assert most_are_as_good.change.loss == pytest.approx(0)
+    assert two_are_as_good.change.loss == pytest.approx(0)
+    assert six_are_worse.change.loss == pytest.approx(0.7)
