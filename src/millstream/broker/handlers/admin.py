@@ -16,7 +16,6 @@ Result = TypeVar("Result")
 Item = TypeVar("Item")
 
 _UNTHROTTLED = datetime.timedelta()
-_UNHURRIED_ITEMS = 200
 
 
 class NoTransactions(KafkaError):
@@ -66,11 +65,11 @@ async def others_first() -> None:
     await asyncio.sleep(0)
 
 
-async def unhurried(items: Iterable[Item]) -> AsyncIterator[Item]:
+async def unhurried(items: Iterable[Item], size: int = 200) -> AsyncIterator[Item]:
     """Yields the items; after every few of them, other work has a turn."""
     for number, item in enumerate(items, 1):
         yield item
-        if number % _UNHURRIED_ITEMS == 0:
+        if number % size == 0:
             await others_first()
 
 
