@@ -13,6 +13,7 @@ MARKS: tuple[str, ...] = (
     "a broker was fenced",
     "a coordinator was deposed while its disk was full",
     "a damaged segment was repaired",
+    "a directory with records and without an identity was set aside",
     "a disk was full",
     "a flush failed",
     "a follower cut its log",

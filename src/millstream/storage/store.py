@@ -23,7 +23,15 @@ from millstream.storage.checkpoint import (
 )
 from millstream.storage.flush import OwnDirectory
 from millstream.storage.identity import Identity, read_identity
-from millstream.storage.layout import EPOCHS_FILE, IDENTITY_FILE, TOPICS, partition_directory
+from millstream.storage.layout import (
+    EPOCHS_FILE,
+    IDENTITY_FILE,
+    LOG_SUFFIX,
+    TOPICS,
+    offset_in,
+    parent_directories,
+    partition_directory,
+)
 from millstream.storage.log import PartitionLog
 from millstream.storage.log_state import LogState
 from millstream.storage.open_files import OpenFiles
@@ -236,7 +244,8 @@ class LogStore:
         """Whose directory it is; None when it is this partition's but has no identity file.
 
         A directory of an earlier topic of the same name is moved out of the way. So is one that was never flushed: it
-        holds nothing that must be kept, and may be anyone's.
+        holds nothing that must be kept, and may be anyone's. With records, it may be a flushed one whose small files
+        are lost: then the new log is in doubt.
         """
         names = self.disk.list_dir(directory)
         if not names:
@@ -248,8 +257,27 @@ class LogStore:
         was_flushed = EPOCHS_FILE in names or (entry is not None and entry.flushed_position > (0, 0))
         if identity is None and was_flushed:
             return None
-        self._move_away(directory, STRAY)
-        return Identity(topic_id)
+        has_records = any(
+            self.disk.size(f"{directory}/{name}") for name in names if offset_in(name, LOG_SUFFIX) is not None
+        )
+        moved = self._move_away(directory, STRAY)
+        if identity is not None or not has_records:
+            return Identity(topic_id)
+        try:
+            return self._begin_in_doubt(directory, topic_id)
+        except OSError:
+            self.disk.rename(moved, directory)
+            raise
+
+    def _begin_in_doubt(self, directory: str, topic_id: bytes) -> Identity:
+        sometimes("a directory with records and without an identity was set aside")
+        identity = Identity(topic_id, self._new_id().bytes)
+        self.disk.make_dirs(directory)
+        self.disk.write_atomically(f"{directory}/{IDENTITY_FILE}", identity.encode())
+        RecoveryReport(directory).doubt(self.disk)
+        for parent in parent_directories(directory):
+            self.disk.sync_dir(parent)
+        return identity
 
     def create(self, spec: PartitionSpec) -> PartitionLog:
         """A new, empty log. Nothing is written until its first append."""

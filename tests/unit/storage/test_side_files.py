@@ -221,6 +221,25 @@ def test_a_directory_that_was_never_flushed_and_does_not_say_whose_it_is_is_set_
     assert len(store.store.strays()) == 1
 
 
+def test_a_directory_that_lost_both_files_that_say_that_it_was_flushed_leaves_a_log_in_doubt() -> None:
+    """It told that it was whole and empty, led, and what was committed was lost."""
+    store = filled(is_checkpointed=False)
+    store.committed = COUNT
+    for name in (EPOCHS_FILE, IDENTITY_FILE):
+        store.disk.unlink(f"{DIRECTORY}/{name}")
+    store.disk.sync_dir(DIRECTORY)
+    store.kill()
+    for _ in range(2):
+        assert store.log().offline is None
+        assert store.log().log_end_offset == 0
+        assert store.log().health.is_doubtful
+        assert len(store.store.strays()) == 1
+        store.lose_power()
+    append(store.log(), batch_of([b"again"]))
+    flush(store.log())
+    assert read_values(store.lose_power().log()) == [b"again"]
+
+
 @pytest.mark.parametrize("harm", HARMS)
 def test_epochs_that_are_lost_make_a_replica_ask_the_others(harm: Harm) -> None:
     """Only what batches claim is left, and no checksum covers that."""
