@@ -1,7 +1,7 @@
 """What a task does, without Spark around it: ranges of real topics, whole, cut, damaged and gone."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from confluent_kafka import Producer
@@ -11,11 +11,12 @@ from confluent_kafka.admin import AdminClient
 pytest.importorskip("numba", reason="the `spark` extra is not installed")
 pytest.importorskip("pyarrow", reason="the `spark` extra is not installed")
 
-from millstream.client.errors import ConnectionFailedError
+from millstream.client.errors import ClientError, ConnectionFailedError, from_code
 from millstream.client.wire.cluster import Cluster
 from millstream.client.wire.requests import EARLIEST, LATEST
 from millstream.client.wire.settings import ClusterSettings
 from millstream.protocol.compression import Compression
+from millstream.protocol.errors import ErrorCode
 from millstream.protocol.records import Record, encode_batch
 from millstream.spark.columns import BadRecords
 from millstream.spark.errors import DataLoss
@@ -142,6 +143,19 @@ def test_offsets_beyond_the_log_fail_or_are_passed_over(
     assert [row["offset"] for row in read(cluster, topic, 5, 20, fail=False, wait_s=1)] == [5, 6, 7, 8, 9]
     with pytest.raises(DataLoss, match="the log ends at 10"):
         read(cluster, topic, 15, 20)
+
+
+def test_what_a_new_leader_does_not_show_yet_is_not_passed_over(
+    broker: NodeProcess, cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    produce(broker.bootstrap, topic, 10)
+
+    def not_available(_wanted: object) -> NoReturn:
+        raise from_code("offsets", ErrorCode.OFFSET_NOT_AVAILABLE)
+
+    monkeypatch.setattr(cluster, "offsets", not_available)
+    with pytest.raises(ClientError, match="OFFSET_NOT_AVAILABLE"):
+        read(cluster, topic, 5, 20, fail=False, wait_s=1)
 
 
 def test_a_deleted_topic_fails_or_has_no_rows(

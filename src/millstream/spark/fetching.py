@@ -216,12 +216,13 @@ class RangeReader:
         if size and self._fetch_bytes < _LARGEST_UNPACKED:
             self._fetch_bytes = min(2 * self._fetch_bytes, _LARGEST_UNPACKED)
             return
-        end_of_log = reply.last_stable_offset if self._settings.read_committed else reply.high_watermark
         if time.monotonic() - self._progress_at > self._poll_timeout_s:
-            self._lost(
-                self._range.end,
-                f"the log ends at {end_of_log} and did not grow for {self._poll_timeout_s:.0f} s",
-            )
+            # A new leader that does not show yet what is committed refuses to tell where the log ends.
+            latest = self._latest()
+            end_of_log = reply.last_stable_offset if self._settings.read_committed else reply.high_watermark
+            if latest == end_of_log:
+                waited = f"did not grow for {self._poll_timeout_s:.0f} s"
+                self._lost(self._range.end, f"the log ends at {latest} and {waited}")
 
     def _out_of_range(self) -> None:
         """Deleted below, or cut off above (a topic that was made again, a leader elected out of sync)."""
@@ -230,8 +231,11 @@ class RangeReader:
         if earliest > self._position:
             self._lost(earliest, "they were deleted")
         else:
-            latest = self._cluster.offsets({place: requests.LATEST})[place]
-            self._lost(self._range.end, f"the log ends at {latest}")
+            self._lost(self._range.end, f"the log ends at {self._latest()}")
+
+    def _latest(self) -> int:
+        place = self._range.topic, self._range.partition
+        return self._cluster.offsets({place: requests.LATEST})[place]
 
     def _lost(self, go_on_at: int, why: str) -> None:
         self._sent_from = None
