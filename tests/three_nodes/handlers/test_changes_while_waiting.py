@@ -270,3 +270,19 @@ def test_records_are_not_deleted_by_a_node_that_leads_no_more(
     with RawClient(three.nodes[1].listen) as client:
         (found,) = client.call("delete_records", version, **fields).topics[0].partitions
     assert found.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_time_is_not_looked_up_by_a_node_that_leads_no_more(
+    three: ThreeNodes, interruption: Interruption, topic: str, group: str
+) -> None:
+    """The answer, that there is none so late, may be wrong by now."""
+
+    async def lose_office(broker: Node) -> None:
+        partition = broker.partitions.find(topic, 0)
+        partition.follow(2, partition.leader_epoch + 1)
+
+    version, fields = cases(topic, group)["list_offsets"]
+    with RawClient(three.nodes[1].listen) as client:
+        interruption.change = lose_office
+        (found,) = client.call("list_offsets", version, **fields).topics[0].partitions
+    assert found.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

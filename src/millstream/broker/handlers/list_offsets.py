@@ -65,6 +65,9 @@ async def _answer(
         if partition.log.offline is not None:
             raise partition.log.offline
         found = await _look_up(long_work, partition, wanted.timestamp, request.isolation_level)
+        # A thread may have been asked: meanwhile others may have gone on without this node.
+        if partitions.find_for_client(topic, wanted.partition_index) is not partition:
+            raise partition.not_leader()
     except KafkaError as failure:
         error = failure.code
         call.count_error(error)

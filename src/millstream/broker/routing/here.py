@@ -141,6 +141,9 @@ class Here:
         log, timestamp_ms = partition.log, call.timestamp_ms
         try:
             found = await offset_at(self._opener.long_work, log, timestamp_ms)
+            # Meanwhile others may have gone on without this node.
+            if self._find(caller, call.place, Operation.DESCRIBE) is not partition:
+                raise partition.not_leader()
         except KafkaError as error:
             self._faults.read_failed(partition, log.log_start_offset, error)
             raise
