@@ -10,6 +10,7 @@ believed, nor of one that an earlier version wrote, which does not say what it d
 import struct
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import NamedTuple
 
 import msgspec
 from crc32c import crc32c
@@ -229,22 +230,35 @@ HIGH_WATERMARKS_FILE = "replication-offset-checkpoint"
 Key = tuple[bytes, int]
 
 
-def write_high_watermarks(disk: Disk, data_dir: str, reached: Mapping[Key, int]) -> None:
-    lines = ["1", str(len(reached))]
-    lines += [f"{topic_id.hex()} {index} {offset}" for (topic_id, index), offset in reached.items()]
+class Reached(NamedTuple):
+    """A high watermark, and of which incarnation of the log; none for files of earlier versions."""
+
+    offset: int
+    incarnation: bytes = NO_INCARNATION
+
+
+def write_high_watermarks(disk: Disk, data_dir: str, reached: Mapping[Key, Reached]) -> None:
+    lines = ["2", str(len(reached))]
+    lines += [
+        f"{topic_id.hex()} {index} {offset} {incarnation.hex()}"
+        for (topic_id, index), (offset, incarnation) in reached.items()
+    ]
     disk.write_atomically(f"{data_dir}/{HIGH_WATERMARKS_FILE}", with_checksum("\n".join(lines) + "\n"))
 
 
-def read_high_watermarks(disk: Disk, data_dir: str) -> dict[Key, int]:
+def read_high_watermarks(disk: Disk, data_dir: str) -> dict[Key, Reached]:
     """Empty when there are none, or none that can be read."""
     path = f"{data_dir}/{HIGH_WATERMARKS_FILE}"
     if not disk.exists(path):
         return {}
     try:
-        version, count, *lines = without_checksum(disk.read(path)).split()
-        entries = [tuple(lines[at : at + 3]) for at in range(0, len(lines), 3)]
-        if version != "1" or int(count) != len(entries):
+        version, count, *lines = without_checksum(disk.read(path)).splitlines()
+        entries = [line.split(" ") for line in lines]
+        if version not in ("1", "2") or int(count) != len(entries):
             return {}
-        return {(bytes.fromhex(topic_id), int(index)): int(offset) for topic_id, index, offset in entries}
+        return {
+            (bytes.fromhex(topic_id), int(index)): Reached(int(offset), bytes.fromhex("".join(rest)))
+            for topic_id, index, offset, *rest in entries
+        }
     except ValueError:
         return {}

@@ -22,7 +22,7 @@ from millstream.storage.checkpoint import (
     write_checkpoint,
 )
 from millstream.storage.flush import OwnDirectory
-from millstream.storage.identity import Identity, read_identity
+from millstream.storage.identity import NO_INCARNATION, Identity, read_identity
 from millstream.storage.layout import (
     EPOCHS_FILE,
     IDENTITY_FILE,
@@ -55,6 +55,12 @@ class PartitionSpec(NamedTuple):
     """The newest there is: no batch can be of a later one."""
     committed: int | None = None
     """Up to where it is known that other nodes have it; None where no other keeps the partition."""
+    incarnation: bytes = NO_INCARNATION
+    """Of the log of which that is known: another one in its place has less, perhaps."""
+
+    def committed_in(self, incarnation: bytes) -> int | None:
+        is_another = self.incarnation and self.incarnation != incarnation
+        return 0 if is_another and self.committed is not None else self.committed
 
     @property
     def key(self) -> tuple[bytes, int]:
@@ -163,7 +169,7 @@ class LogStore:
                 self._known_of(spec, directory, entry, identity),
                 self._clock.now_ms(),
                 spec.leader_epoch,
-                committed=spec.committed,
+                committed=spec.committed if identity is None else spec.committed_in(identity.incarnation),
                 identity=identity or Identity(spec.topic_id),
                 new_incarnation=self._new_id().bytes,
             )

@@ -5,6 +5,7 @@ import pytest
 from millstream.storage.checkpoint import (
     CLEAN_MARKER_FILE,
     HIGH_WATERMARKS_FILE,
+    Reached,
     clean_broker_epoch,
     mark_clean,
     read_high_watermarks,
@@ -71,18 +72,21 @@ def test_high_watermarks_are_read_as_they_were_written() -> None:
     disk = SimulatedDisk()
     disk.make_dirs(DATA_DIR)
     assert read_high_watermarks(disk, DATA_DIR) == {}
-    reached = {(bytes([n]) * 16, n): 100 * n for n in range(5)}
+    reached = {(bytes([n]) * 16, n): Reached(100 * n, bytes([n + 1]) * 16) for n in range(5)}
     write_high_watermarks(disk, DATA_DIR, reached)
     assert read_high_watermarks(disk, DATA_DIR) == reached
-    for bad in (b"", b"1\n7\nab 1 2\n", b"2\n0\n", b"1\n1\nzz 1 2\n"):
+    for bad in (b"", b"1\n7\nab 1 2\n", b"3\n0\n", b"1\n1\nzz 1 2\n"):
         disk.write_atomically(f"{DATA_DIR}/{HIGH_WATERMARKS_FILE}", bad)
         assert read_high_watermarks(disk, DATA_DIR) == {}
+    # An earlier version's.
+    disk.write_atomically(f"{DATA_DIR}/{HIGH_WATERMARKS_FILE}", b"1\n1\nab 1 2\n")
+    assert read_high_watermarks(disk, DATA_DIR) == {(b"\xab", 1): Reached(2)}
 
 
 def test_a_bit_that_rots_in_the_high_watermarks_makes_no_other_one() -> None:
     disk, path = SimulatedDisk(), f"{DATA_DIR}/{HIGH_WATERMARKS_FILE}"
     disk.make_dirs(DATA_DIR)
-    reached = {(b"t" * 16, 0): 15}
+    reached = {(b"t" * 16, 0): Reached(15, b"i" * 16)}
     write_high_watermarks(disk, DATA_DIR, reached)
     for position in range(disk.size(path)):
         for bit in range(8):

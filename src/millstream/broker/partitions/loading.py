@@ -9,9 +9,9 @@ from millstream.cluster.metadata.service import MetadataService
 from millstream.observability.broker_metrics import BrokerMetrics
 from millstream.observability.logs import get_logger
 from millstream.runtime.clock import Clock
-from millstream.storage.checkpoint import read_high_watermarks
+from millstream.storage.checkpoint import Reached, read_high_watermarks
 from millstream.storage.segment_recovery import RecoveryReport
-from millstream.storage.store import LogStore
+from millstream.storage.store import LogStore, PartitionSpec
 
 log = get_logger("millstream.node")
 
@@ -44,7 +44,10 @@ class Loading:
         loaded = self._metadata.image
         reached = await workers.run(lambda: read_high_watermarks(disk, store.data_dir))
         specs = [
-            (image, spec if spec.committed is None else spec._replace(committed=reached.get(spec.key, 0)))
+            (
+                image,
+                spec if spec.committed is None else _with_committed(spec, reached.get(spec.key, Reached(0))),
+            )
             for image, spec in self._changes.own_partitions(loaded)
         ]
         progress = RecoveryProgress(len(specs), self._machine.clock, self._metrics)
@@ -53,7 +56,8 @@ class Loading:
         self.is_done = True
         await recovered()
         for image, spec in specs:
-            self._changes.serve(image, spec, spec.committed)
+            found = store.logs[spec.topic, spec.partition].place.identity.incarnation
+            self._changes.serve(image, spec, spec.committed_in(found))
         self.damaged = progress.damaged
         self.lost_unsynced = bool(specs) and not store.was_clean
         self._metadata.subscribe(self._changes.apply)
@@ -70,6 +74,10 @@ class Loading:
         )
         if strays := store.strays():
             log.warning("directories that belong to no topic", count=len(strays), first=strays[0])
+
+
+def _with_committed(spec: PartitionSpec, reached: Reached) -> PartitionSpec:
+    return spec._replace(committed=reached.offset, incarnation=reached.incarnation)
 
 
 class RecoveryProgress:

@@ -15,7 +15,7 @@ from millstream.config.settings import StorageSettings
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
 from millstream.runtime.sometimes import sometimes
-from millstream.storage.checkpoint import LogCheckpoint, write_checkpoint, write_high_watermarks
+from millstream.storage.checkpoint import LogCheckpoint, Reached, write_checkpoint, write_high_watermarks
 from millstream.storage.layout import DROPPED_SUFFIX, SEGMENT_SUFFIXES
 from millstream.storage.log import PartitionLog
 from millstream.storage.segment import Segment
@@ -51,7 +51,7 @@ class Upkeep:
         self._settings = settings
         self._producer_expiration_ms = producer_expiration_ms
         self._last_checkpoint: list[object] = []
-        self._last_high_watermarks: dict[tuple[bytes, int], int] = {}
+        self._last_high_watermarks: dict[tuple[bytes, int], Reached] = {}
         self._checkpointing = asyncio.Lock()
         self._is_forgetting = False
         self._removals: dict[str, asyncio.TimerHandle] = {}
@@ -123,9 +123,9 @@ class Upkeep:
             with suppress(OSError):
                 write_high_watermarks(self._machine.disk, self._store.data_dir, reached)
 
-    def _high_watermarks(self) -> dict[tuple[bytes, int], int]:
+    def _high_watermarks(self) -> dict[tuple[bytes, int], Reached]:
         return {
-            (each.topic_id, each.index): each.high_watermark
+            (each.topic_id, each.index): Reached(each.high_watermark, each.log.place.identity.incarnation)
             for each in self._partitions
             if each.replication is not None or not each.is_leader
         }

@@ -1,0 +1,80 @@
+"""What a node wrote down of a log's high watermark counts for that very log, and for no other in its place."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from millstream.broker.partitions.topic_changes import TopicChanges
+from millstream.cluster.metadata.image import PartitionImage
+from millstream.storage.checkpoint import HIGH_WATERMARKS_FILE, read_high_watermarks
+from millstream.storage.store import PartitionSpec
+from support.raw_client import RawClient, batch_of, produce_fields
+from support.three_nodes import ThreeNodes, until
+
+FILE = f"/data/{HIGH_WATERMARKS_FILE}"
+
+
+@pytest.fixture
+def three() -> Iterator[ThreeNodes]:
+    nodes = ThreeNodes()
+    try:
+        yield nodes
+    finally:
+        nodes.close()
+
+
+def move(three: ThreeNodes, to: list[int]) -> None:
+    partition = {"partition_index": 0, "replicas": to}
+    with RawClient(three.nodes[to[0]].listen) as client:
+        client.call(
+            "alter_partition_reassignments",
+            0,
+            topics=[{"name": "t", "partitions": [partition]}],
+            timeout=timedelta(seconds=60),
+        )
+
+
+@pytest.mark.parametrize("goes", [True, False], ids=["another log", "the same log"])
+def test_a_high_watermark_is_of_one_log(
+    three: ThreeNodes, monkeypatch: pytest.MonkeyPatch, goes: bool
+) -> None:
+    """Of a copy that is half made the end would count as committed."""
+    assert three.create(1, "t", 3) == 0
+    until(lambda: all(three.nodes[each].broker.partitions.get("t", 0) is not None for each in three.nodes))
+    leader = three.nodes[1].broker.metadata.image.topics["t"].partitions[0].leader
+    node = next(each for each in three.nodes if each != leader)
+    with RawClient(three.nodes[leader].listen) as client:
+        reply = client.call("produce", 9, **produce_fields("t", batch_of(b"x"), acks=-1))
+        assert reply.responses[0].partition_responses[0].error_code == 0
+
+    def reached() -> int | None:
+        partition = three.nodes[node].broker.partitions.get("t", 0)
+        return None if partition is None else partition.high_watermark
+
+    def written() -> list[int]:
+        return [each.offset for each in read_high_watermarks(three.disks[node], "/data").values()]
+
+    until(lambda: reached() == 1)
+    until(lambda: 1 in written())
+    old = three.disks[node].read(FILE)
+    if goes:
+        others = [leader, *(each for each in three.nodes if each not in (leader, node))]
+        move(three, others)
+        until(lambda: reached() is None)
+        move(three, [*others, node])
+        until(lambda: reached() == 1)
+    stopped = three.stop(node)
+    three.disks[node].write_atomically(FILE, old)
+    begun: list[int | None] = []
+    serve = TopicChanges.serve
+
+    def noted(
+        it: TopicChanges, image: PartitionImage, spec: PartitionSpec, high_watermark: int | None = None
+    ) -> None:
+        begun.append(high_watermark)
+        serve(it, image, spec, high_watermark)
+
+    monkeypatch.setattr(TopicChanges, "serve", noted)
+    three.start_again(node, stopped)
+    assert begun == [0 if goes else 1]
