@@ -11,7 +11,7 @@ from typing import Any, Self
 import msgspec
 
 from millstream.client.errors import ClientError, ClosedError, ConfigurationError, from_code
-from millstream.client.queue_wire import ask_any, records_of
+from millstream.client.queue_wire import ask_any, batches_of
 from millstream.client.settings import servers
 from millstream.client.wire.cluster import Cluster
 from millstream.client.wire.properties import addresses, security_of
@@ -24,10 +24,11 @@ from millstream.protocol.queue_call import (
     SettleMessages,
     TakeMessages,
     Taken,
+    TakenFrom,
 )
 from millstream.protocol.records import Headers
 
-_ACCEPT, _RELEASE, _REJECT, _RENEW = 1, 2, 3, 4
+_GAP, _ACCEPT, _RELEASE, _REJECT, _RENEW = range(5)
 _WAIT_MS = 1_000
 _MAX_BYTES = 4 << 20
 _TIMEOUT_S = 30.0
@@ -164,22 +165,37 @@ class QueueConsumer:
         taken = ask_any(self._cluster, f"receiving from {self.topic}", request, Taken)
         return [message for place in taken.places for message in self._messages(place)]
 
-    def _messages(self, place: Any) -> Iterator[QueueMessage]:
+    def _messages(self, place: TakenFrom) -> list[QueueMessage]:
+        """What can be read. Nobody else could read the rest, or there is none: that is settled."""
         counts = {offset: each.count for each in place.ranges for offset in range(each.first, each.last + 1)}
-        for record in records_of(place.batches):
-            count = counts.get(record.offset)
-            if count is not None:
-                yield QueueMessage(
-                    self.topic,
-                    place.partition,
-                    record.offset,
-                    record.timestamp_ms,
-                    record.key,
-                    record.value,
-                    record.headers,
-                    count,
-                    place.until_ms,
-                )
+        found: list[QueueMessage] = []
+        unreadable: list[int] = []
+        for header, records in batches_of(place.batches):
+            if records is None:
+                unreadable += [each for each in counts if header.base_offset <= each <= header.last_offset]
+                continue
+            for record in records:
+                count = counts.pop(record.offset, None)
+                if count is not None:
+                    found.append(
+                        QueueMessage(
+                            self.topic,
+                            place.partition,
+                            record.offset,
+                            record.timestamp_ms,
+                            record.key,
+                            record.value,
+                            record.headers,
+                            count,
+                            place.until_ms,
+                        )
+                    )
+        gaps = sorted(counts.keys() - set(unreadable))
+        with suppress(ClientError):
+            # They come again when their locks end.
+            self._settle_offsets(place.partition, unreadable, _REJECT, reason="its batch cannot be read")
+            self._settle_offsets(place.partition, gaps, _GAP)
+        return found
 
     def _settle(
         self, messages: Sequence[QueueMessage], outcome: int, *, delay_ms: int = 0, reason: str = ""
@@ -188,15 +204,22 @@ class QueueConsumer:
             sorted(messages, key=lambda each: (each.partition, each.offset)), lambda each: each.partition
         )
         for partition, some in by_partition:
-            ranges = tuple(
-                SettledRange(first, last, outcome, delay_ms, reason)
-                for first, last in _ranges([each.offset for each in some])
-            )
-            request = SettleMessages(self.group, self.member, self.topic, partition, ranges)
-            settled = ask_any(self._cluster, f"settling messages of {self.topic}", request, SettledAll)
-            for each, (code, text) in zip(ranges, settled.outcomes, strict=True):
-                if code:
-                    raise from_code(f"message {each.first} of {self.topic}-{partition}", code, text)
+            offsets = [each.offset for each in some]
+            self._settle_offsets(partition, offsets, outcome, delay_ms=delay_ms, reason=reason)
+
+    def _settle_offsets(
+        self, partition: int, offsets: Sequence[int], outcome: int, *, delay_ms: int = 0, reason: str = ""
+    ) -> None:
+        if not offsets:
+            return
+        ranges = tuple(
+            SettledRange(first, last, outcome, delay_ms, reason) for first, last in _ranges(offsets)
+        )
+        request = SettleMessages(self.group, self.member, self.topic, partition, ranges)
+        settled = ask_any(self._cluster, f"settling messages of {self.topic}", request, SettledAll)
+        for each, (code, text) in zip(ranges, settled.outcomes, strict=True):
+            if code:
+                raise from_code(f"message {each.first} of {self.topic}-{partition}", code, text)
 
 
 class AsyncQueueConsumer:

@@ -11,8 +11,8 @@ from millstream.client.wire.connection import Connection
 from millstream.protocol.api import QUEUE_CALL
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.queue_call import QueueRequest, decode_reply, encode_request
-from millstream.protocol.record_batch import CONTROL_BIT, read_header
-from millstream.protocol.records import Record, decode_records
+from millstream.protocol.record_batch import CONTROL_BIT, BatchHeader, read_header
+from millstream.protocol.records import InvalidRecordsError, Record, decode_records
 
 Answer = TypeVar("Answer", bound=msgspec.Struct)
 
@@ -39,12 +39,21 @@ def ask_leader(
     )
 
 
-def records_of(batches: bytes) -> Iterator[Record]:
-    """All records of batches one behind the other."""
+def batches_of(batches: bytes) -> Iterator[tuple[BatchHeader, list[Record] | None]]:
+    """Batches one behind the other with their records; None where these cannot be read."""
     view = memoryview(batches)
     at = 0
     while at < len(view):
         header = read_header(view, at)
         if not header.attributes & CONTROL_BIT:
-            yield from decode_records(view[at : at + header.size_bytes], _UNPACKED_BYTES)
+            try:
+                yield header, decode_records(view[at : at + header.size_bytes], _UNPACKED_BYTES)
+            except InvalidRecordsError:
+                yield header, None
         at += header.size_bytes
+
+
+def records_of(batches: bytes) -> Iterator[Record]:
+    """All of them that can be read."""
+    for _, records in batches_of(batches):
+        yield from records or ()
