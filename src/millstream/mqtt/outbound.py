@@ -178,7 +178,7 @@ class Outbound:
         while self._queue and (len(self._flight) < self._window or self._goes_with_last(self._queue[0][0])):
             delivery, size = self._queue.popleft()
             self._queued_bytes -= size
-            if not delivery.outgoing.message.is_expired(now_ms):
+            if not delivery.outgoing.is_over(now_ms):
                 self._send(delivery, now_ms)
 
     def _send(self, delivery: Delivery, now_ms: int) -> None:

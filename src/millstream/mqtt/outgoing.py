@@ -20,11 +20,11 @@ _NOTHING = PublishProperties()
 class Outgoing:
     """`place` and `offset` say where in the log it is, to find it again.
 
-    One that was handed out by a shared subscription has the `group` that is told what becomes of it, and `told` are
-    users' properties, as they are written, that such a delivery has besides the message's.
+    One that was handed out by a shared subscription has the `group` that is told what becomes of it. `until_ms` is when
+    its lock ends, `told` are users' properties, as they are written, that such a delivery has besides the message's.
     """
 
-    __slots__ = ("_frames", "group", "message", "offset", "place", "told")
+    __slots__ = ("_frames", "group", "message", "offset", "place", "told", "until_ms")
 
     def __init__(self, message: Message, place: Place, offset: int, told: bytes = b"") -> None:
         self.message = message
@@ -32,7 +32,12 @@ class Outgoing:
         self.offset = offset
         self.told = told
         self.group: ShareGroup | None = None
+        self.until_ms = NEVER
         self._frames: dict[tuple[int, int, bool, tuple[int, ...]], PublishFrame] = {}
+
+    def is_over(self, now_ms: int) -> bool:
+        """Whether it must not be sent any more; one whose lock has ended may be another member's by now."""
+        return self.message.is_expired(now_ms) or (self.until_ms != NEVER and self.until_ms <= now_ms)
 
     def frame(
         self, version: int, qos: int, retain: bool, identifiers: tuple[int, ...], now_ms: int

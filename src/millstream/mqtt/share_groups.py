@@ -163,8 +163,9 @@ class ShareGroup:
             return
         touched: dict[Member, None] = {}
         now_ms = self._now_ms()
-        while self._waiting and self._hand_out(self._waiting[0], touched, now_ms):
-            self._waiting.popleft()
+        waiting = self._waiting
+        while waiting and (waiting[0].is_over(now_ms) or self._hand_out(waiting[0], touched, now_ms)):
+            waiting.popleft()
         for member in touched:
             member.flush()
         if not self._waiting:
@@ -204,6 +205,7 @@ class ShareGroup:
     def _take(self, place: Place, acquired: Acquired) -> None:
         """Hand out what the filter matches; the rest is not for this group, and settled at once."""
         now_ms = self._now_ms()
+        self._forget_unlocked(now_ms)
         wanted: set[int] = set()
         touched: dict[Member, None] = {}
         outgoing_of = self._places[place]
@@ -213,6 +215,7 @@ class ShareGroup:
             if outgoing is not None and not outgoing.message.is_expired(now_ms):
                 wanted.add(outgoing.offset)
                 outgoing.group = self
+                outgoing.until_ms = now_ms + acquired.lock_ms
                 if waiting or not hand_out(outgoing, touched, now_ms):
                     waiting.append(outgoing)
         if waiting:
@@ -222,6 +225,11 @@ class ShareGroup:
         held = chain.from_iterable(range(each.first_offset, each.last_offset + 1) for each in acquired.ranges)
         if unwanted := [offset for offset in held if offset not in wanted]:
             self._settle(place, unwanted, SettlementKind.ACCEPT)
+
+    def _forget_unlocked(self, now_ms: int) -> None:
+        """Of these the first were handed out first, and a late answer changes nothing."""
+        while self._held and (first := next(iter(self._held))).until_ms <= now_ms:
+            del self._held[first]
 
     def _hand_out(self, outgoing: Outgoing, touched: dict[Member, None], now_ms: int) -> bool:
         """Offer the message to the members in turn, until one takes it."""

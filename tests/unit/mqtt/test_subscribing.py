@@ -7,8 +7,18 @@ import pytest
 
 from millstream.coordinator.mqtt_sessions.requests import SaveProgress
 from millstream.doors import Place
+from millstream.mqtt.limits import MqttLimits
 from millstream.protocol.mqtt.encoder import encode
-from millstream.protocol.mqtt.packets import V5, Disconnect, Filter, Publish, Suback, Subscribe, Unsubscribe
+from millstream.protocol.mqtt.packets import (
+    V5,
+    Disconnect,
+    Filter,
+    Puback,
+    Publish,
+    Suback,
+    Subscribe,
+    Unsubscribe,
+)
 from support.mqtt_house import run
 from support.mqtt_log import Log, Queues
 
@@ -200,3 +210,25 @@ def test_a_batch_that_cannot_be_opened_holds_up_nobody():
         assert (payloads(wire), payloads(again)) == ([b"x"], [b"x", b"y"])
 
     run(scenario, partitions=log)
+
+
+@pytest.mark.parametrize(("seconds", "got"), [(20, [b"x", b"y"]), (40, [b"x"])])
+@pytest.mark.parametrize("limits", [{"max_queued": 1000}, {"max_queued": 1}])
+def test_what_waited_for_room_past_its_lock_is_not_sent(monkeypatch, seconds, got, limits):
+    """Another member may have it by then: it was sent to both. It waits with the group or with the client."""
+    monkeypatch.setattr("support.mqtt_house.MqttLimits", lambda: MqttLimits(max_inflight=1, **limits))
+    log = Log()
+
+    async def scenario(house):
+        group_configs(house)
+        wire, user = house.join("c", subscribe("$share/g/t"))
+        await asyncio.sleep(1)
+        log.add(FIRST, b"x")
+        log.add(FIRST, b"y")
+        await asyncio.sleep(seconds)
+        (first,) = [packet for packet in wire.got if isinstance(packet, Publish)]
+        user.data(encode(Puback(first.packet_id), V5))
+        await asyncio.sleep(1)
+        assert payloads(wire) == got
+
+    run(scenario, partitions=log, queues=Queues(log))
