@@ -116,9 +116,19 @@ class Queues(Protocol):
         ...
 
     async def settle(
-        self, caller: Caller, group: str, member: str, place: Place, settlements: Sequence[Settlement]
+        self,
+        caller: Caller,
+        group: str,
+        member: str,
+        place: Place,
+        settlements: Sequence[Settlement],
+        *,
+        together: bool = False,
     ) -> tuple[Settled, ...]:
-        """One outcome for each, in order, when it is durable: INVALID_RECORD_STATE for what is not the member's."""
+        """One outcome for each, in order, when it is durable: INVALID_RECORD_STATE for what is not the member's.
+
+        With `together` all are settled, or none.
+        """
         ...
 
     async def release_all(self, caller: Caller, group: str, member: str) -> None:

@@ -1,6 +1,7 @@
 """The doors of three nodes: whatever a door asks for is done, through whichever node it asks."""
 
 import asyncio
+import functools
 from collections.abc import Coroutine, Iterator
 from contextlib import aclosing
 from typing import Any, TypeVar
@@ -298,6 +299,28 @@ def taken(acquired: Acquired) -> list[tuple[int, int]]:
 
 def settle(offset: int, kind: SettlementKind = SettlementKind.ACCEPT) -> list[Settlement]:
     return [Settlement(offset, offset, kind)]
+
+
+def test_what_is_settled_together_is_settled_as_a_whole_or_not_at_all(three: ThreeNodes) -> None:
+    for place in topic(three, "wholes"):
+        node, queues = three.nodes[1], doors(three, 1).queues
+        do(node, doors(three, 1).messages.send(ME, place, [Message(None, b"%d" % n) for n in range(2)]))
+        take = functools.partial(
+            queues.acquire, ME, "workers", "m", place, max_messages=2, max_bytes=1 << 20, max_wait_s=60.0
+        )
+        assert taken(do(node, take())) == [(0, 1), (1, 1)]
+        both, one_too_many = settle(0) + settle(1), settle(0) + settle(7)
+
+        def outcomes(given: list[Settlement], place: Place = place, **how: bool) -> list[ErrorCode]:
+            settled = do(
+                three.nodes[1], doors(three, 1).queues.settle(ME, "workers", "m", place, given, **how)
+            )
+            return [each.error for each in settled]
+
+        assert outcomes(one_too_many, together=True) == [ErrorCode.INVALID_REQUEST] * 2
+        # It is still held: nothing of it was settled.
+        assert outcomes(both, together=True) == [ErrorCode.NONE] * 2
+        assert taken(do(node, take(max_wait_s=0.0))) == []
 
 
 def test_a_message_is_delivered_through_one_node_and_acknowledged_through_another(three: ThreeNodes) -> None:

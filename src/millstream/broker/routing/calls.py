@@ -81,6 +81,7 @@ class Settle(NodeCall[tuple[Settled, ...]], frozen=True, tag=8):
     member: str
     place: Place
     settlements: tuple[Settlement, ...]
+    together: bool = False
 
 
 class ReleaseAll(NodeCall[None], frozen=True, tag=9):

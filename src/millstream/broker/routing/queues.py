@@ -62,13 +62,20 @@ class RoutedQueues:
         )
 
     async def settle(
-        self, caller: Caller, group: str, member: str, place: Place, settlements: Sequence[Settlement]
+        self,
+        caller: Caller,
+        group: str,
+        member: str,
+        place: Place,
+        settlements: Sequence[Settlement],
+        *,
+        together: bool = False,
     ) -> tuple[Settled, ...]:
         self._check(caller, group, place)
         return await self._routes.at_leader(
             caller,
             place,
-            Settle(group, member, place, tuple(settlements)),
+            Settle(group, member, place, tuple(settlements), together),
             patience_s=_PATIENCE_SECONDS,
             wait_s=_PATIENCE_SECONDS,
             may_repeat=False,

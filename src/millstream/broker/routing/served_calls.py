@@ -82,7 +82,7 @@ class LocalCalls:
             FindCoordinator: lambda _, call: host.of(call.kind).find_partition(call.key),
             Acquire: self._acquire,
             Settle: lambda caller, call: self._queues.settle(
-                caller, call.group, call.member, call.place, call.settlements
+                caller, call.group, call.member, call.place, call.settlements, together=call.together
             ),
             ReleaseAll: lambda caller, call: self._queues.release_all(caller, call.group, call.member),
             Look: lambda caller, call: self._queues.look(caller, call.request),

@@ -39,10 +39,20 @@ class LocalQueues:
         return _acquired(queue, place, found[0].taken if found else NOTHING)
 
     async def settle(
-        self, _caller: Caller, group: str, member: str, place: Place, settlements: Sequence[Settlement]
+        self,
+        _caller: Caller,
+        group: str,
+        member: str,
+        place: Place,
+        settlements: Sequence[Settlement],
+        *,
+        together: bool = False,
     ) -> tuple[Settled, ...]:
         queue = await self._open(group, place)
-        outcomes = [_settle(queue, member, each) for each in settlements]
+        if together:
+            outcomes = _settle(queue, member, settlements)
+        else:
+            outcomes = [outcome for each in settlements for outcome in _settle(queue, member, (each,))]
         failed = await all_stored([queue])
         if queue in failed:
             refused = Settled(failed[queue].code, failed[queue].message)
@@ -69,20 +79,24 @@ class LocalQueues:
             raise NotDone.of(error) from error
 
 
-def _settle(queue: LedQueue, member: str, given: Settlement) -> Settled:
-    settlement = queue_values.Settlement(
-        given.first_offset,
-        given.last_offset,
-        Outcome(given.kind),
-        delay_ms=given.delay_ms or None,
-        reason=given.reason,
-    )
-    is_old = given.last_offset < queue.engine.start
+def _settle(queue: LedQueue, member: str, given: Sequence[Settlement]) -> list[Settled]:
+    """All of them, or none."""
+    settlements = [
+        queue_values.Settlement(
+            each.first_offset,
+            each.last_offset,
+            Outcome(each.kind),
+            delay_ms=each.delay_ms or None,
+            reason=each.reason,
+        )
+        for each in given
+    ]
+    start = queue.engine.start
     try:
-        queue.settle(member, [settlement])
+        queue.settle(member, settlements)
     except KafkaError as error:
-        return Settled(error.code, error.message)
-    return Settled(message=SETTLED_BEFORE if is_old else "")
+        return [Settled(error.code, error.message)] * len(given)
+    return [Settled(message=SETTLED_BEFORE if each.last_offset < start else "") for each in given]
 
 
 def _acquired(queue: LedQueue, place: Place, taken: Taken) -> Acquired:

@@ -78,8 +78,9 @@ class ProxiedWork(Work):
                 for each in settlements(batches, renewing=renewing)
             ]
             named = self._named(place)
+            # The client hears one word for all of a partition.
             outcomes = await self._queues.settle(
-                self._caller, self.session.group_id, self.session.member, named, given
+                self._caller, self.session.group_id, self.session.member, named, given, together=True
             )
         except KafkaError as error:
             return error
