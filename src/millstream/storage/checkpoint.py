@@ -58,6 +58,22 @@ class LogCheckpoint(msgspec.Struct, array_like=True, frozen=True):
         numbers = dict(self.numbers)
         return {each[0]: SegmentSummary(*each, number=numbers.get(each[0], 0)) for each in self.segments}
 
+    def synced_segments(self, rewritten: Mapping[int, int]) -> dict[int, int]:
+        """Base and end offsets of the files that must be there: not of those that were begun or cut since.
+
+        `rewritten` is as in the directory's identity. A file that took the place of others since then was synced too,
+        and has the base of the first of them.
+        """
+        last, size_bytes = self.flushed_position
+        firsts = {number: base for base, number in sorted(rewritten.items(), reverse=True)}
+        found: dict[int, int] = {}
+        for base, each in self.summaries().items():
+            if base < last or (base == last and size_bytes):
+                number = rewritten.get(base, each.number)
+                place = base if number == each.number else firsts[number]
+                found[place] = max(found.get(place, 0), each.end_offset)
+        return found
+
     @property
     def has_holes(self) -> bool:
         """Whether a segment is missing between others, and no compaction explains it."""

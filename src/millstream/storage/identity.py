@@ -12,6 +12,7 @@ Kafka reads the first two lines and no more. A topic made again under an old nam
 moved away and came back has the same id, and is another incarnation: a checkpoint stands only for the one that it
 described. In the same way a segment whose file was replaced (compaction, repair) has a higher number than the
 checkpoint knows, until one is written that describes the new file. The number is on disk before the file is in place.
+Segments that were merged have one number, and the first of them is the one that has a file.
 
 Directories of earlier versions end after the topic's id.
 """

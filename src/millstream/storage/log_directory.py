@@ -85,10 +85,13 @@ class LogDirectory:
     def begin_rewrite(self, bases: Sequence[int]) -> int:
         """Files of these segments are to be replaced: returns the number of what takes their place.
 
-        Once the next flush has returned, no checkpoint from before stands for them.
+        Once the next flush has returned, no checkpoint from before stands for them. What went into one of them earlier
+        gets the number too: of all that have one number, only the first has a file.
         """
-        number = self.identity.rewrites + 1
-        rewritten = {**self.identity.rewritten, **dict.fromkeys(bases, number)}
+        number, earlier = self.identity.rewrites + 1, self.identity.rewritten
+        replaced = {earlier[base] for base in bases if base in earlier}
+        merged = [base for base, its_number in earlier.items() if its_number in replaced]
+        rewritten = {**earlier, **dict.fromkeys((*merged, *bases), number)}
         self.identity = replace(self.identity, rewrites=number, rewritten=rewritten)
         self._note_identity()
         return number

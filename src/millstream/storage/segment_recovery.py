@@ -6,7 +6,7 @@ batch that fails its checksum there is left in place, reported with file and pos
 unless other nodes keep the log and need not have what follows: then it is cut too. A log that was cut is in doubt.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -99,6 +99,8 @@ class SegmentRecovery:
     numbers: Mapping[int, int] = field(default_factory=dict)
     """Of segments that were rewritten, perhaps since the checkpoint."""
     _summaries: dict[int, SegmentSummary] = field(init=False)
+    _synced_ends: dict[int, int] = field(init=False)
+    """Of files that must be there, by base offset."""
     _epochs: EpochCheck = field(init=False)
 
     def __post_init__(self) -> None:
@@ -108,6 +110,7 @@ class SegmentRecovery:
         self._epochs = EpochCheck(flushed, self.max_epoch, has_replicas, self.config.durable)
         entries = self.known.summaries() if self.known is not None else {}
         self._summaries = {base: each for base, each in entries.items() if self._is_described(each)}
+        self._synced_ends = self.known.synced_segments(self.numbers) if self.known is not None else {}
 
     def _is_described(self, summary: SegmentSummary) -> bool:
         """Whether the file is the one that the checkpoint describes, and not one that took its place since."""
@@ -165,11 +168,11 @@ class SegmentRecovery:
     def hole_before(self, base: int, segments: list[Segment], log_start: int) -> int | None:
         """From which offset on records that were synced are missing before the segment at `base`; None if none are."""
         end = segments[-1].summary.end_offset if segments else log_start
-        for each in self._synced_segments():
+        for synced_base, synced_end in self._synced_ends.items():
             # Those with a lower base than the last one are there, or are accounted for.
-            is_before = (segments[-1].base_offset if segments else -1) < each.base_offset < base
-            if is_before and each.end_offset > max(end, log_start):
-                return max(end, each.base_offset) if segments else each.base_offset
+            is_before = (segments[-1].base_offset if segments else -1) < synced_base < base
+            if is_before and synced_end > max(end, log_start):
+                return max(end, synced_base) if segments else synced_base
         if not segments:
             # A start is on disk before segments below it are deleted, or a word that there was no room for it. What
             # came after the checkpoint is not compacted.
@@ -177,13 +180,6 @@ class SegmentRecovery:
             return log_start if is_dense and base > log_start else None
         is_dense = not segments[-1].summary.compacted and not self.is_scanned(base)
         return end if is_dense and end < base else None
-
-    def _synced_segments(self) -> Iterator[SegmentSummary]:
-        """Files that must be there, as the checkpoint says: not those that were begun or cut since."""
-        last, size_bytes = self.known.flushed_position if self.known is not None else (0, 0)
-        for each in self._summaries.values():
-            if each.base_offset < last or (each.base_offset == last and size_bytes):
-                yield each
 
     def mark_hole(self, start: int, end: int) -> Segment:
         """A segment without a sound batch in the place of what is missing: reads are refused until it is repaired."""

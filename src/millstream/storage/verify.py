@@ -13,9 +13,11 @@ from millstream.protocol.errors import KafkaError
 from millstream.protocol.record_batch import BatchHeader, CorruptBatch
 from millstream.runtime.disk import Disk, File
 from millstream.storage.checkpoint import LogCheckpoint, later_log
+from millstream.storage.compaction.swap import SWAP
 from millstream.storage.identity import Identity, read_identity
 from millstream.storage.index import OffsetIndex, SparseIndex, TimeIndex
 from millstream.storage.layout import (
+    DROPPED_SUFFIX,
     EPOCHS_FILE,
     IDENTITY_FILE,
     LOG_SUFFIX,
@@ -26,7 +28,6 @@ from millstream.storage.layout import (
 )
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.scan import find_batch, scan_batches
-from millstream.storage.segment import SegmentSummary
 
 
 class Damage(msgspec.Struct, frozen=True):
@@ -79,15 +80,16 @@ def verify_partition(
     # Where a follower's end was cut since, the checkpoint says too much.
     synced_until = known if TRUNCATION_FILE not in names else None
     _verify_last_file(directory, bases, synced_until, verified)
-    missing = _missing(own, bases, synced_until)
+    _verify_small_files(disk, directory, names, verified)
+    missing = _missing(names, bases, synced_until, rewritten, verified.start_offset)
     for each in missing:
-        path = f"{directory}/{each.base_offset:020d}{LOG_SUFFIX}"
-        verified.damages.append(Damage(path, None, each.base_offset, "is missing"))
+        path = f"{directory}/{each:020d}{LOG_SUFFIX}"
+        verified.damages.append(Damage(path, None, each, "is missing"))
     next_offset, was_dense = 0, False
     for number, base in enumerate(bases):
         is_dense = base in dense
         segment = _Segment(disk, f"{directory}/{base:020d}", base, verified, is_dense=is_dense)
-        is_gap = was_dense and not any(next_offset <= each.base_offset < base for each in missing)
+        is_gap = was_dense and not any(next_offset <= each < base for each in missing)
         if number and (base < next_offset or (base > next_offset and is_gap)):
             segment.damaged(None, base, f"begins at offset {base}, the one before ends at {next_offset}")
         is_last = number + 1 == len(bases)
@@ -95,8 +97,8 @@ def verify_partition(
         segment.verify_length(_synced_in(base, synced_until))
         was_dense = is_dense
     if bases:
-        verified.start_offset, verified.end_offset = bases[0], next_offset
-    _verify_small_files(disk, directory, names, verified)
+        verified.start_offset = max(verified.start_offset, bases[0])
+        verified.end_offset = next_offset
     return verified
 
 
@@ -116,13 +118,25 @@ def _synced_in(base: int, known: LogCheckpoint | None) -> int | None:
 
 
 def _missing(
-    own: list[SegmentSummary], bases: list[int], known: LogCheckpoint | None
-) -> list[SegmentSummary]:
-    """Sealed segments between others that nothing has taken the place of."""
+    names: list[str],
+    bases: list[int],
+    known: LogCheckpoint | None,
+    rewritten: Mapping[int, int],
+    start_offset: int,
+) -> list[int]:
+    """Base offsets of sealed segments that were not deleted, and that nothing has taken the place of."""
     if known is None or not bases:
         return []
-    inner = [each for each in own if bases[0] < each.base_offset < known.flushed_position[0]]
-    return [each for each in inner if each.base_offset not in bases]
+    # Deleted, before the new start could be written.
+    was_dropped = any(name.endswith(DROPPED_SUFFIX) for name in names)
+    start = max(start_offset, known.log_start_offset, bases[0] if was_dropped else 0)
+    return [
+        base
+        for base, end in known.synced_segments(rewritten).items()
+        if base < known.flushed_position[0] and end > start and base not in bases
+        # A swap that a crash interrupted is completed by the next start.
+        if f"{base:020d}{SWAP}" not in names
+    ]
 
 
 def _verify_last_file(

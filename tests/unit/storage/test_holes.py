@@ -237,6 +237,55 @@ def test_the_first_segment_is_missed_too(known: str, committed: int | None) -> N
     assert_refused(store.log(), 0, gone.summary.end_offset)
 
 
+@pytest.mark.parametrize("committed", [COUNT, None], ids=["of a replica", "of the only one"])
+@pytest.mark.parametrize("knows_hole", [True, False], ids=["marked", "whole"])
+def test_a_first_segment_that_was_repaired_since_the_checkpoint_is_missed(
+    knows_hole: bool, committed: int | None
+) -> None:
+    """No checkpoint describes the new file: that one was there is known all the same."""
+    store, other = filled(), filled()
+    store.committed = committed
+    gone = store.log().segments[0]
+    remove(store, gone)
+    store.kill()
+    if knows_hole:
+        store.checkpoint()
+    repair(store, 0, other.log())
+    remove(store, gone)
+    store.kill()
+    assert store.log().log_start_offset == 0
+    assert_refused(store.log(), 0, gone.summary.end_offset)
+    assert read_values(store.log(), gone.summary.end_offset) == VALUES[gone.summary.end_offset :]
+
+
+def test_a_segment_that_was_compacted_since_the_checkpoint_is_missed() -> None:
+    """Between segments in which compaction left gaps, nothing else tells that it was there."""
+    store = filled(COMPACTED, keys=7)
+    compact(store.log())
+    gone = next(each for each in store.log().segments if each.summary.size_bytes)
+    assert 0 < gone.base_offset < store.log().segments[-1].base_offset
+    remove(store, gone)
+    store.kill()
+    assert_refused(store.log(), gone.base_offset, gone.summary.end_offset)
+    assert store.log().segments.damaged == {gone.base_offset}
+
+
+def test_a_segment_that_others_were_merged_into_is_missed_up_to_their_end() -> None:
+    store = filled(COMPACTED, keys=7)
+    bases = [each.base_offset for each in store.log().segments]
+    store.log().config = TopicConfig(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
+    compact(store.log())
+    merged, following = store.log().segments[:2]
+    start = bases[2]
+    assert start < following.base_offset
+    store.log().advance_start(start)
+    flush(store.log())
+    remove(store, merged)
+    store.kill()
+    assert store.log().log_start_offset == start
+    assert_refused(store.log(), start, following.base_offset)
+
+
 def test_what_need_not_be_committed_is_cut_and_the_log_is_in_doubt() -> None:
     """Perhaps no other has it: as a leader's it would keep all others from following."""
     store = filled()

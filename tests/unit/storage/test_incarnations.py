@@ -196,6 +196,15 @@ def test_numbers_are_never_given_twice() -> None:
     assert numbers == sorted(set(numbers))
 
 
+def test_what_was_merged_into_a_segment_gets_its_later_numbers_too() -> None:
+    """Of all that have one number only the first has a file, and recovery misses no other."""
+    place = checkpointed(COMPACTED).log().place
+    place.begin_rewrite([0, 3])
+    alone = place.begin_rewrite([9])
+    again = place.begin_rewrite([0, 6])
+    assert place.identity.rewritten == {0: again, 3: again, 6: again, 9: alone}
+
+
 def test_a_segment_that_was_not_rewritten_and_differs_from_the_checkpoint_is_damaged() -> None:
     """Also in a compacted log, where a size that differs used to be taken for compaction's work."""
     store = checkpointed(COMPACTED)

@@ -6,6 +6,7 @@ import pytest
 
 from millstream.config.topic import TopicConfig
 from millstream.storage.checkpoint import LogCheckpoint, describe
+from millstream.storage.compaction.swap import DELETED, commit_swap
 from millstream.storage.verify import Damage, Verified, verify_partition
 from support.logs import NOW_MS, Store, append_values, compact, flush
 
@@ -85,14 +86,48 @@ def test_a_changed_offset_is_found_though_no_checksum_covers_it() -> None:
     assert "was expected" in verified(store).damages[0].message
 
 
-def test_a_lost_segment_is_found_where_nothing_was_compacted() -> None:
+@pytest.mark.parametrize("is_rewritten", [False, True])
+@pytest.mark.parametrize("which", [0, 1], ids=["first", "between"])
+def test_a_lost_segment_is_found_where_nothing_was_compacted(which: int, is_rewritten: bool) -> None:
     store = filled()
     known = entry_of(store)
-    lost = store.log().segments[1]
+    lost = store.log().segments[which]
+    if is_rewritten:
+        store.log().place.begin_rewrite([lost.base_offset])
+        flush(store.log())
     for suffix in (".log", ".index", ".timeindex"):
         store.disk.unlink(lost.path + suffix)
     damage = only_damage(verify_partition(store.disk, store.log().directory, known=known))
     assert (damage.path, damage.message) == (lost.log_path, "is missing")
+
+
+def test_what_was_merged_or_deleted_since_the_checkpoint_is_not_missing() -> None:
+    store = filled(
+        TopicConfig(segment_bytes=1200, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
+    )
+    store.checkpoint()
+    known, log = entry_of(store), store.log()
+    log.config = TopicConfig(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
+    compact(log)
+    assert len(log.segments) < len(known.segments)
+    assert verify_partition(store.disk, log.directory, known=known).damages == []
+    start = log.segments[1].base_offset
+    log.advance_start(start)
+    flush(log)
+    for path in log.drop_segments(1):
+        store.disk.unlink(path + ".log")
+    found = verify_partition(store.disk, log.directory, known=known)
+    assert (found.damages, found.start_offset) == ([], start)
+
+
+def test_a_segment_whose_swap_was_interrupted_is_not_missing() -> None:
+    store = filled()
+    known, log = entry_of(store), store.log()
+    log.place.begin_rewrite([0])
+    flush(log)
+    commit_swap(store.disk, log.directory, [0])
+    store.disk.rename(log.segments[0].log_path, log.segments[0].log_path + DELETED)
+    assert verify_partition(store.disk, log.directory, known=known).damages == []
 
 
 def test_a_tail_that_was_never_synced_is_torn_not_damaged() -> None:
