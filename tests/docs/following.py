@@ -10,10 +10,12 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-import orjson
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from docs.preludes import PYTHON, SHELL
+from millstream.pipeline.stores.base import RollupQuery
+from millstream.pipeline.stores.parquet.store import ParquetStore
+from millstream.pipeline.stores.rows import Level, Resolution
 from millstream.runtime.ports import ReservedPorts
 from support.fleet_api import fill, uuid_of
 from support.node import NodeProcess
@@ -22,12 +24,14 @@ from support.waiting import wait_for
 
 BIN = Path(sys.executable).parent
 NEEDS_SPARK = re.compile(r"millstream\.spark|awaitTermination|pipeline (run|report|backfill)|readStream")
+# Where a job says that it writes to.
+_STORE = re.compile(r"ready: .* -> parquet:(\S+)\n")
 # What does not end by itself, and the words by which it shows that it works.
 _GOES_ON = (
     (re.compile(r"^millstream serve"), re.compile(r'"ready"|\bready\b')),
     (re.compile(r"^millstream cluster up"), re.compile(r"\tpid\n(.*\n)+")),
     (re.compile(r"^millstream pipeline api"), re.compile("ready:")),
-    (re.compile(r"^millstream pipeline run(?!.*--once)"), re.compile("ready:")),
+    (re.compile(r"^millstream pipeline run(?!.*--once)"), _STORE),
     (re.compile(r"^millstream telemetry stream(?!.*--loops 1)"), None),
     (re.compile(r"^curl -N"), re.compile("data:")),
 )
@@ -138,10 +142,10 @@ class Reader:
             return self._size("telemetry") > began if shows is None else bool(shows.search(log.read_text()))
 
         wait_for(works, bool, what, _PATIENCE_S)
-        if "-> parquet" in log.read_text():
+        if store := _STORE.search(log.read_text()):
             # A report needs rollups, which come some seconds after the points.
-            status = self.directory / "millstream-pipeline" / "status.json"
-            wait_for(lambda: _minutes_done(status), bool, "rollups in the store", _PATIENCE_S)
+            path = self.directory / store[1]
+            wait_for(lambda: has_rollups(path), bool, "rollups in the store", _PATIENCE_S)
 
     def _stop(self, start: str) -> None:
         """As Ctrl-C does, before the same is run in another way."""
@@ -258,10 +262,10 @@ class Reader:
         return sum(ends)
 
 
-def _minutes_done(status: Path) -> bool:
+def has_rollups(store: Path) -> bool:
+    """Asked of the store itself: a job says that it computed rollups also when there was no point yet."""
+    opened = ParquetStore(store)
     try:
-        said = orjson.loads(status.read_bytes())
-    except (OSError, ValueError):
-        return False
-    # Only the minute under way may still be marked.
-    return said["counts"]["valid"] > 0 and said["last_rollup_at"] is not None and said["dirty_minutes"] <= 1
+        return bool(opened.rollups(RollupQuery(Resolution.MINUTE, Level.FLEET, limit=1)).rows)
+    finally:
+        opened.close()
