@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from millstream.admin.fenced import FencedNode, ask_fenced
+from millstream.admin.fenced import FencedNode, why_fenced
 from millstream.admin.leaderless import Leaderless, leaderless_of
 from millstream.client.errors import ClientError, from_code
 from millstream.client.wire.cluster import Cluster
 from millstream.client.wire.connection import Connection
 from millstream.protocol.api import LOG_FAULTS
-from millstream.protocol.log_faults import LogFault, decode_log_faults
+from millstream.protocol.log_faults import Faults, LogFault, NodeFault, decode_log_faults
 
 QUORUM_TOPIC = "__cluster_metadata"
 _PROBES_AT_ONCE = 16
@@ -69,6 +69,8 @@ class ClusterView(msgspec.Struct, frozen=True):
     """Why the controller keeps nodes out."""
     faults: tuple[LogFault, ...] = ()
     """What is wrong with logs, as the nodes say that keep them."""
+    refusing: tuple[NodeFault, ...] = ()
+    """Nodes that are let in, and refuse writes all the same: no other could take over."""
 
     @property
     def leaderless(self) -> list[PartitionView]:
@@ -116,6 +118,7 @@ class ClusterView(msgspec.Struct, frozen=True):
             "no controller": self.controller < 0,
             f"{len(away)} of {len(self.brokers)} nodes away": away,
             f"{len(up)} of {len(self.brokers)} nodes up, but fenced": up,
+            f"{len(self.refusing)} of {len(self.brokers)} nodes refuse writes": self.refusing,
             f"voters away: {', '.join(map(str, self.voters_away))}": self.voters_away,
             f"{len(self.leaderless)} partitions without a leader": self.leaderless,
             f"{len(self.under_replicated)} partitions with replicas out of sync": self.under_replicated,
@@ -153,7 +156,11 @@ def view_cluster(cluster: Cluster) -> ClusterView:
         )
         for each in described.brokers
     )
-    fenced = _ask_fenced(cluster, described, states)
+    told = _ask_faults(cluster, described, states)
+    fenced = tuple(
+        why_fenced(node, answer) for node, answer in told.items() if states[node] is BrokerState.FENCED
+    )
+    answers = {node: answer for node, answer in told.items() if answer is not None}
     there = {each.broker_id for each in brokers if each.is_live} | {
         each.node_id for each in fenced if each.is_up
     }
@@ -166,35 +173,34 @@ def view_cluster(cluster: Cluster) -> ClusterView:
         tuple(sorted(node for node, vote in votes.items() if vote != "follower" and node not in there)),
         leaderless_of(cluster, {each.topic for each in partitions if each.leader < 0}),
         fenced,
-        _ask_faults(cluster, described, states),
+        tuple(fault for answer in answers.values() for fault in answer.logs),
+        tuple(
+            answer.node
+            for node, answer in answers.items()
+            if answer.node is not None and states[node] is BrokerState.LIVE
+        ),
     )
 
 
-def _ask_faults(cluster: Cluster, described: Any, states: dict[int, BrokerState]) -> tuple[LogFault, ...]:
-    def ask(broker: Any) -> tuple[LogFault, ...]:
+def _ask_faults(cluster: Cluster, described: Any, states: dict[int, BrokerState]) -> dict[int, Faults | None]:
+    """What the nodes say is wrong with them; None of one that does not answer."""
+
+    def ask(broker: Any) -> Faults | None:
         try:
             connection = Connection((broker.host, broker.port), cluster.settings)
             try:
                 return decode_log_faults(connection.request(LOG_FAULTS, 0, b""))
             finally:
                 connection.close()
-        except (OSError, ClientError, msgspec.MsgspecError):
-            # It has gone this moment, or is of an earlier version.
-            return ()
+        except (OSError, ClientError):
+            return None
+        except msgspec.MsgspecError:
+            # It is of an earlier version.
+            return Faults()
 
-    live = [each for each in described.brokers if states[each.broker_id] is not BrokerState.NO_ANSWER]
+    asked = [each for each in described.brokers if states[each.broker_id] is not BrokerState.NO_ANSWER]
     with ThreadPoolExecutor(_PROBES_AT_ONCE) as pool:
-        return tuple(fault for found in pool.map(ask, live) for fault in found)
-
-
-def _ask_fenced(cluster: Cluster, described: Any, states: dict[int, BrokerState]) -> tuple[FencedNode, ...]:
-    fenced = [each for each in described.brokers if states[each.broker_id] is BrokerState.FENCED]
-    with ThreadPoolExecutor(_PROBES_AT_ONCE) as pool:
-        return tuple(
-            pool.map(
-                lambda each: ask_fenced(each.broker_id, (each.host, each.port), cluster.settings), fenced
-            )
-        )
+        return dict(zip([each.broker_id for each in asked], pool.map(ask, asked), strict=True))
 
 
 def partitions_of(cluster: Cluster) -> list[PartitionView]:

@@ -216,6 +216,9 @@ def status_document(view: "ClusterView") -> dict[str, object]:
             {"id": each.node_id, "up": each.is_up, "reason": each.reason, "advice": each.advice}
             for each in view.fenced
         ],
+        "refusing_writes": [
+            {"id": each.node_id, "reason": each.reason, "advice": each.advice} for each in view.refusing
+        ],
         "voters_away": list(view.voters_away),
         "topics": view.topics,
         "partitions": len(view.partitions),
@@ -276,6 +279,11 @@ def show_status(view: "ClusterView") -> None:
         output.table(
             ("fenced", "why", "what to do"),
             [(f"node {each.node_id}", each.reason, each.advice) for each in view.fenced],
+        )
+    if view.refusing:
+        output.table(
+            ("refuses writes", "why", "what to do"),
+            [(f"node {each.node_id}", each.reason, each.advice) for each in view.refusing],
         )
     if view.unled:
         output.table(

@@ -1,5 +1,5 @@
-"""Millstream's own request for what is wrong with the logs that a node keeps: damaged or missing records, files that
-cannot be used. The request is empty.
+"""Millstream's own request for what is wrong with a node and the logs that it keeps: a disk that takes no writes,
+damaged or missing records, files that cannot be used. The request is empty.
 """
 
 import msgspec
@@ -18,14 +18,27 @@ class LogFault(msgspec.Struct, frozen=True, array_like=True):
     """Another replica has what is damaged here, and it is being fetched."""
 
 
-_decoder = msgspec.msgpack.Decoder(tuple[LogFault, ...])
+class NodeFault(msgspec.Struct, frozen=True, array_like=True):
+    """Why a node refuses writes, and what to do."""
+
+    node_id: int
+    reason: str
+    advice: str
+
+
+class Faults(msgspec.Struct, frozen=True, array_like=True):
+    logs: tuple[LogFault, ...] = ()
+    node: NodeFault | None = None
+
+
+_decoder = msgspec.msgpack.Decoder(Faults)
 encode_log_faults = msgspec.msgpack.Encoder().encode
 
 
 def decode_log_faults_request(data: memoryview) -> None:
     if len(data):
-        raise MalformedRequest("a request for what is wrong with logs is empty")
+        raise MalformedRequest("a request for what is wrong with a node is empty")
 
 
-def decode_log_faults(data: bytes | memoryview) -> tuple[LogFault, ...]:
+def decode_log_faults(data: bytes | memoryview) -> Faults:
     return _decoder.decode(data)

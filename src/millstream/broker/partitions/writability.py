@@ -22,25 +22,28 @@ class Writability:
     ) -> None:
         self._machine = machine
         self._flusher = flusher
-        self._data_dir = data_dir
+        self.data_dir = data_dir
         self._longest_sync_seconds = longest_sync_seconds
         self.make_way: Callable[[], None] | None = None
         """Tells the controller at once that others have to lead; None where there are no others."""
-        self._has_room = True
+        self.has_room = True
         self._is_answering = True
 
     def found_no_room(self) -> None:
         """A write was refused for want of room."""
-        if not self._has_room:
+        if not self.has_room:
             return
-        self._has_room = False
+        self.has_room = False
         sometimes("a disk was full")
         self._machine.tasks.spawn(self._wait_for_room(), "waiting for room")
         if self.make_way is None:
-            log.error("the disk is full; writes are refused until there is room", data=self._data_dir)
+            log.error("the disk is full; writes are refused until there is room", data=self.data_dir)
         else:
-            log.error("the disk is full; others take over until there is room", data=self._data_dir)
+            log.error("the disk is full; others take over until there is room", data=self.data_dir)
             self.make_way()
+
+    def free_bytes(self) -> int:
+        return self._machine.disk.free_bytes(self.data_dir)
 
     @property
     def can_write(self) -> bool:
@@ -51,12 +54,12 @@ class Writability:
             if is_answering:
                 log.info("the disk answers again")
             else:
-                log.error("the disk does not answer; others take over", data=self._data_dir)
-        return self._has_room and is_answering
+                log.error("the disk does not answer; others take over", data=self.data_dir)
+        return self.has_room and is_answering
 
     async def _wait_for_room(self) -> None:
         """Wait until a file of some size can be written: writes that waited would fill a smaller gap at once."""
-        disk, path = self._machine.disk, f"{self._data_dir}/room"
+        disk, path = self._machine.disk, f"{self.data_dir}/room"
 
         def try_it() -> None:
             try:
@@ -64,12 +67,12 @@ class Writability:
             finally:
                 disk.unlink(path)
 
-        while not self._has_room:
+        while not self.has_room:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
                 await self._machine.workers.run(try_it)
             except OSError:
                 continue
-            self._has_room = True
-            log.info("the disk has room again", data=self._data_dir)
+            self.has_room = True
+            log.info("the disk has room again", data=self.data_dir)
             self._flusher.room_again()

@@ -1,21 +1,44 @@
-"""What is wrong with the logs of this node, in words: for `millstream cluster status` and /health."""
+"""What is wrong with this node's disk and logs, in words: for `millstream cluster status` and /health."""
 
 from collections.abc import Iterator
 
 from millstream.broker.api.call import Call
 from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.registry import Partitions
+from millstream.broker.partitions.writability import Writability
 from millstream.broker.replicas.repair import Repairs
-from millstream.protocol.log_faults import LogFault
+from millstream.config.units import format_size
+from millstream.protocol.log_faults import Faults, LogFault, NodeFault
 
 _MOST_TOLD = 1000
 
 
 class LogFaults:
-    def __init__(self, node_id: int, partitions: Partitions, repairs: Repairs) -> None:
+    def __init__(
+        self, node_id: int, partitions: Partitions, repairs: Repairs, writability: Writability
+    ) -> None:
         self._node_id = node_id
         self._partitions = partitions
         self._repairs = repairs
+        self._writability = writability
+
+    @property
+    def of_node(self) -> NodeFault | None:
+        """Why the node takes no writes at all."""
+        disk = self._writability
+        if disk.can_write:
+            return None
+        if disk.has_room:
+            return NodeFault(
+                self._node_id,
+                "its disk does not answer: writes are refused",
+                f"look at the disk of {disk.data_dir}, and at what else is busy there; it goes on by itself",
+            )
+        return NodeFault(
+            self._node_id,
+            f"its disk is full: {format_size(disk.free_bytes())} are left, and writes are refused",
+            f"make room at {disk.data_dir}: shorten retention.ms of a large topic, or delete one; it goes on by itself",
+        )
 
     def __iter__(self) -> Iterator[LogFault]:
         for partition in self._partitions:
@@ -64,5 +87,6 @@ class LogFaults:
         )
 
 
-def handle(faults: LogFaults, _request: None, _call: Call) -> tuple[LogFault, ...]:
-    return tuple(each for each, _ in zip(faults, range(_MOST_TOLD), strict=False))
+def handle(faults: LogFaults, _request: None, _call: Call) -> Faults:
+    logs = tuple(each for each, _ in zip(faults, range(_MOST_TOLD), strict=False))
+    return Faults(logs, faults.of_node)

@@ -71,6 +71,6 @@ def replica_parts(
         replicated,
         repairs,
         recovered,
-        LogFaults(node_id, partitions, repairs),
+        LogFaults(node_id, partitions, repairs, logs.writability),
         ReplicaThrottle(node_id, metadata, machine.clock, Side.LEADER),
     )

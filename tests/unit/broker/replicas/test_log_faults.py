@@ -1,4 +1,4 @@
-"""A single node whose records are damaged or missing says so, and what to do: nobody else has them."""
+"""A single node whose disk is full, or whose records are damaged or missing, says so, and what to do."""
 
 from datetime import timedelta
 
@@ -6,6 +6,7 @@ import pytest
 
 from millstream.admin.cluster_view import ClusterView, view_cluster
 from millstream.broker.http import NodeHealth
+from millstream.cli.cluster import show_status
 from millstream.client.wire.cluster import Cluster
 from millstream.client.wire.settings import ClusterSettings
 from millstream.http.node_routes import Health, HealthStatus
@@ -128,3 +129,33 @@ def test_damage_is_told_after_a_start_too(stop: str) -> None:
         if stop == "killed":
             assert fetched(node, 0) == ErrorCode.CORRUPT_MESSAGE
         assert_told(node)
+
+
+def test_a_single_node_whose_disk_is_full_is_degraded_until_there_is_room(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    disk = SimulatedDisk()
+    with node_on(disk) as node, RawClient(node.listen) as client:
+        create_topic(client, "t")
+        assert status_of(node).is_healthy
+        disk.capacity_bytes = disk.used_bytes() + 100
+        assert produce(client, "t", batch_of(b"x" * 10_000)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        status = status_of(node)
+        show_status(status)
+        assert health_of(node).status is HealthStatus.DEGRADED
+        disk.capacity_bytes = None
+        until(lambda: status_of(node).is_healthy)
+    assert status.problems == ["1 of 1 nodes refuse writes"]
+    (told,) = status.refusing
+    assert told.reason.startswith("its disk is full: ")
+    assert "make room at /data" in told.advice
+    shown = capsys.readouterr().out
+    assert "Degraded: 1 of 1 nodes refuse writes" in shown
+    assert "make room at /data" in shown
+
+
+def test_a_disk_that_does_not_answer_is_told_from_a_full_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    with node_on(SimulatedDisk()) as node:
+        monkeypatch.setattr(node.broker.logs.flusher, "longest_wait_seconds", lambda: 1e6)
+        (told,) = status_of(node).refusing
+        assert told.reason == "its disk does not answer: writes are refused"
