@@ -32,6 +32,7 @@ from millstream.storage.layout import (
     parent_directories,
     partition_directory,
 )
+from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.log import PartitionLog
 from millstream.storage.log_state import LogState
 from millstream.storage.open_files import OpenFiles
@@ -161,7 +162,7 @@ class LogStore:
         if self.was_clean and entry is not None and is_left_alone and not entry.has_holes:
             return self._open_as_described(spec, directory, entry, progress)
         try:
-            identity = self._identity_in(directory, spec.topic_id, entry)
+            identity = self._identity_in(directory, spec, entry)
             state, report = recover_log(
                 self.files,
                 directory,
@@ -246,13 +247,16 @@ class LogStore:
         else:
             self.checkpoint_written(entries)
 
-    def _identity_in(self, directory: str, topic_id: bytes, entry: LogCheckpoint | None) -> Identity | None:
+    def _identity_in(
+        self, directory: str, spec: PartitionSpec, entry: LogCheckpoint | None
+    ) -> Identity | None:
         """Whose directory it is; None when it is this partition's but has no identity file.
 
         A directory of an earlier topic of the same name is moved out of the way. So is one that was never flushed: it
         holds nothing that must be kept, and may be anyone's. With records, it may be a flushed one whose small files
         are lost: then the new log is in doubt.
         """
+        topic_id = spec.topic_id
         names = self.disk.list_dir(directory)
         if not names:
             return Identity(topic_id)
@@ -261,7 +265,7 @@ class LogStore:
             return identity
         # The first flush leaves the leader epochs, and the identity was on disk before.
         was_flushed = EPOCHS_FILE in names or (entry is not None and entry.flushed_position > (0, 0))
-        if identity is None and was_flushed:
+        if identity is None and was_flushed and not self._seems_earlier(directory, spec, entry):
             return None
         has_records = any(
             self.disk.size(f"{directory}/{name}") for name in names if offset_in(name, LOG_SUFFIX) is not None
@@ -274,6 +278,17 @@ class LogStore:
         except OSError:
             self.disk.rename(moved, directory)
             raise
+
+    def _seems_earlier(self, directory: str, spec: PartitionSpec, entry: LogCheckpoint | None) -> bool:
+        """Whether a directory without an identity is rather that of an earlier topic of the same name."""
+        if entry is not None:
+            return False
+        if any(key[:2] == spec[:2] for key in self._entries):
+            return True
+        with suppress(KafkaError):
+            path = f"{directory}/{EPOCHS_FILE}"
+            return LeaderEpochs.decode(self.disk.read(path), path).latest > spec.leader_epoch
+        return False
 
     def _begin_in_doubt(self, directory: str, topic_id: bytes) -> Identity:
         sometimes("a directory with records and without an identity was set aside")

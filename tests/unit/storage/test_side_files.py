@@ -221,6 +221,26 @@ def test_a_directory_that_was_never_flushed_and_does_not_say_whose_it_is_is_set_
     assert len(store.store.strays()) == 1
 
 
+@pytest.mark.parametrize("is_checkpointed", [True, False])
+def test_a_topic_made_again_does_not_take_over_a_directory_that_lost_its_identity(
+    is_checkpointed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoint knows of another topic there, or the leader epochs are later than the topic's own."""
+    store = filled(is_checkpointed=is_checkpointed)
+    store.committed = COUNT
+    store.log().begin_epoch(3, store.log().log_end_offset)
+    flush(store.log())
+    store.disk.unlink(f"{DIRECTORY}/{IDENTITY_FILE}")
+    store.disk.sync_dir(DIRECTORY)
+    store.topic_ids["t"] = b"m" * 16
+    specs = [spec._replace(leader_epoch=0) for spec in store.specs()]
+    monkeypatch.setattr(store, "specs", lambda: specs)
+    store.kill()
+    assert store.log().log_end_offset == 0
+    assert store.log().health.is_doubtful
+    assert len(store.store.strays()) == 1
+
+
 def test_a_directory_that_lost_both_files_that_say_that_it_was_flushed_leaves_a_log_in_doubt() -> None:
     """It told that it was whole and empty, led, and what was committed was lost."""
     store = filled(is_checkpointed=False)
