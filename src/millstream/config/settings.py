@@ -124,6 +124,13 @@ class ClusterSettings:
     max_partitions_per_request: int = own_setting(
         100_000, "Partitions one request may create, a guard against a mistyped number.", kind=_INT, minimum=1
     )
+    max_partitions_at_once: int = own_setting(
+        2500,
+        "Partitions by which one request may make or grow a topic. A node takes them up in one go, and everybody else"
+        " waits meanwhile, some 20 ms for 1000; a larger topic is grown by several requests.",
+        kind=_INT,
+        minimum=1,
+    )
 
 
 @dataclass(frozen=True, slots=True)

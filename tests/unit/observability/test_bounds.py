@@ -60,6 +60,7 @@ BOUNDS = {
     "group.consumer.regex.max.length": "millstream_groups_regexes",
     "offset.metadata.max.bytes": "millstream_groups_offsets",
     "cluster.max_partitions_per_request": "millstream_partitions",
+    "cluster.max_partitions_at_once": "millstream_partitions",
 }
 NOTHING_TO_MULTIPLY = {
     # Times.

@@ -129,17 +129,21 @@ def _configs(outcome: CreatedTopic, layers: BrokerLayers) -> tuple[CreatableTopi
     )
 
 
-# Topics that grow by one command.
-_GROWN_AT_ONCE = 100
-
-
 async def create_partitions(
     metadata: MetadataService, defaults: Defaults, request: CreatePartitionsRequest, call: Call
 ) -> CreatePartitionsResponse:
     """CreatePartitions, versions 0 to 3: more partitions for existing topics."""
     outcomes: list[IncreaseOutcome] = []
     earlier = 0
-    for some in slices_of(map(_increase, request.topics), _GROWN_AT_ONCE, lambda increase: increase.topic):
+    image = metadata.image
+    slices = slices_of(
+        map(_increase, request.topics),
+        _PARTITIONS_AT_ONCE,
+        lambda increase: increase.topic,
+        # Those that are refused take time too.
+        lambda increase: max(_added(image, increase), 1),
+    )
+    for some in slices:
         command = CreatePartitions(some, request.validate_only, defaults, earlier)
         before = metadata.image
         try:
@@ -171,7 +175,6 @@ def _grown(outcome: IncreaseOutcome) -> CreatePartitionsTopicResult:
     )
 
 
-_DELETED_AT_ONCE = 250
 _NULL_ID = uuid.UUID(int=0)
 
 
@@ -184,7 +187,8 @@ async def delete_topics(
         for topic in request.topics
     )
     outcomes: list[DeletedTopic] = []
-    for some in slices_of(refs, _DELETED_AT_ONCE, lambda ref: ref):
+    image = metadata.image
+    for some in slices_of(refs, _PARTITIONS_AT_ONCE, lambda ref: ref, lambda ref: _size(image, ref)):
         try:
             outcomes += await submit_within(metadata, DeleteTopics(some), request.timeout)
         except KafkaError as error:
@@ -193,6 +197,11 @@ async def delete_topics(
     return answer(
         DeleteTopicsResponse, responses=tuple([_deleted(each) async for each in unhurried(outcomes)])
     )
+
+
+def _size(image: MetadataImage, ref: TopicRef) -> int:
+    topic = image.topic(ref.name) if ref.name else image.topic_by_id(ref.topic_id or _NULL_ID)
+    return 1 if topic is None else len(topic.partitions)
 
 
 def _deleted(outcome: DeletedTopic) -> DeletableTopicResult:

@@ -25,6 +25,7 @@ class Defaults(msgspec.Struct, frozen=True):
     replication_factor: int = 1
     static_configs: Mapping[str, str] = msgspec.field(default_factory=dict)
     max_partitions_per_request: int = 100_000
+    max_partitions_at_once: int = 2500
     max_partitions: int = 1_000_000
     virtual_nodes: int = VIRTUAL_NODES
 
@@ -37,6 +38,7 @@ class Defaults(msgspec.Struct, frozen=True):
             static_configs=settings.broker_configs(),
             max_partitions=settings.cluster.max_partitions,
             max_partitions_per_request=settings.cluster.max_partitions_per_request,
+            max_partitions_at_once=settings.cluster.max_partitions_at_once,
             virtual_nodes=settings.replication.virtual_nodes,
         )
 
@@ -45,10 +47,16 @@ class Defaults(msgspec.Struct, frozen=True):
         return {**self.static_configs, **image.broker_overrides(self.broker_id)}
 
     def check_room(self, image: MetadataImage, pending: int, count: int, earlier: int = 0) -> None:
-        """Raise POLICY_VIOLATION when `count` partitions are too many after `pending` of the same request.
+        """Raise POLICY_VIOLATION when `count` partitions of a topic are too many after `pending` of the same request.
 
         The image has `earlier` ones of that request already.
         """
+        if count > self.max_partitions_at_once:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"Too many partitions: a topic gets at most {self.max_partitions_at_once} at once"
+                " (cluster.max_partitions_at_once); add more by further requests.",
+            )
         if earlier + pending + count > self.max_partitions_per_request:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,

@@ -134,6 +134,63 @@ async def test_create_partitions_with_and_without_assignments(tmp_path: Path) ->
 
 
 @in_loop
+async def test_topics_that_grow_by_much_grow_one_after_the_other(tmp_path: Path) -> None:
+    names = [f"t{number}" for number in range(4)]
+    topics = (
+        create_partitions_v3.CreatePartitionsTopic(name=name, count=201, assignments=None)
+        for name in (*names, "none")
+    )
+    request = create_partitions_v3.CreatePartitionsRequest(
+        topics=tuple(topics), timeout=PATIENCE, validate_only=False
+    )
+    async with running(tmp_path, *map(new_topic, names)) as broker:
+        changes: list[int] = []
+        broker.metadata.subscribe(lambda _old, _new, records: changes.append(len(records)))
+        response = await broker.call("create_partitions", request)
+        assert [each.error_code for each in response.results] == [0] * 4 + [3]
+        assert changes == [200] * 4
+
+
+@in_loop
+async def test_topics_of_many_partitions_are_deleted_one_after_the_other(tmp_path: Path) -> None:
+    async with running(tmp_path, *(new_topic(f"t{number}", 200) for number in range(4))) as broker:
+        changes: list[int] = []
+        broker.metadata.subscribe(lambda _old, _new, records: changes.append(len(records)))
+        third = broker.metadata.image.topics["t3"].topic_id
+        topics = [(name, uuid.UUID(int=0)) for name in ("t0", "none", "t1", "t2")]
+        request = delete_topics_v6.DeleteTopicsRequest(
+            topics=tuple(
+                delete_topics_v6.DeleteTopicState(name=name, topic_id=topic_id)
+                for name, topic_id in (*topics, (None, third))
+            ),
+            timeout=PATIENCE,
+        )
+        response = await broker.call("delete_topics", request)
+        assert [each.error_code for each in response.responses] == [0, 3, 0, 0, 0]
+        assert changes == [1] * 4
+        assert not broker.metadata.image.topics
+
+
+@in_loop
+async def test_a_topic_gets_only_so_many_partitions_at_once(tmp_path: Path) -> None:
+    settings = replace(Settings(), cluster=ClusterSettings(max_partitions_at_once=4))
+    async with running(tmp_path, settings=settings) as broker:
+        response = await broker.call(
+            "create_topics", create_request(new_topic("a", 4), new_topic("b", 5), new_topic("c", 4))
+        )
+        assert [each.error_code for each in response.topics] == [0, ErrorCode.POLICY_VIOLATION, 0]
+        assert "cluster.max_partitions_at_once" in response.topics[1].error_message
+        for count, code in ((9, ErrorCode.POLICY_VIOLATION), (8, 0), (12, 0)):
+            topic = create_partitions_v3.CreatePartitionsTopic(name="a", count=count, assignments=None)
+            request = create_partitions_v3.CreatePartitionsRequest(
+                topics=(topic,), timeout=PATIENCE, validate_only=False
+            )
+            response = await broker.call("create_partitions", request)
+            assert response.results[0].error_code == code
+        assert len(broker.metadata.image.topics["a"].partitions) == 12
+
+
+@in_loop
 async def test_pages_of_partitions_cover_everything_once(tmp_path: Path) -> None:
     async with running(tmp_path, new_topic("b", 5), new_topic("a", 2), new_topic("c", 1)) as broker:
         for limit in range(1, 9):
