@@ -1,5 +1,7 @@
 """Single rules of a queue; the model of all of them is in `test_engine_model`."""
 
+import sys
+
 import pytest
 
 from millstream.coordinator.shares.engine import QueueEngine
@@ -193,3 +195,41 @@ def test_when_settled_messages_would_have_expired_is_forgotten() -> None:
         assert len(acquired(engine, [LogBatch(first, first + 99)], first + 100)) == 100
         engine.settle("m", [Settlement(first, first + 99, Outcome.ACCEPT)], 0)
     assert engine.expiring < 5_000
+
+
+def steps_of_depth(engine: QueueEngine) -> int:
+    """How many functions are called to tell it, and how many return: the same work is the same number."""
+    count = 0
+
+    def step(*_what: object) -> None:
+        nonlocal count
+        count += 1
+
+    sys.setprofile(step)
+    try:
+        engine.depth(MILLION)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_how_deep_a_queue_is_takes_the_same_work_whatever_is_in_it() -> None:
+    engine = QueueEngine(0, QueuePolicy(max_locks=10_000))
+    at_first = steps_of_depth(engine)
+    for _ in range(50):
+        for first, last, _ in take(engine, "m", 100, MILLION):
+            for offset in range(first, last + 1, 2):
+                engine.settle("m", [Settlement(offset, offset, Outcome.ACCEPT)], 0)
+    assert engine.run_count > 1_000
+    assert engine.depth(MILLION) == MILLION - 2_500
+    assert steps_of_depth(engine) == at_first
+
+
+def test_a_group_without_members_for_a_week_has_all_its_messages() -> None:
+    week_ms = 7 * 24 * 3600 * 1000
+    engine = QueueEngine(0, QueuePolicy())
+    assert take(engine, "m", 3, 100) == [(0, 2, 1)]
+    engine.settle("m", [Settlement(1, 1, Outcome.ACCEPT)], 0)
+    engine.on_time(week_ms)
+    assert (engine.start, engine.locked, engine.depth(100)) == (0, 0, 99)
+    assert take(engine, "n", 3, 100, week_ms) == [(0, 0, 2), (2, 2, 2), (3, 3, 1)]
