@@ -3,7 +3,8 @@
 from collections import OrderedDict
 from collections.abc import Iterator
 
-from millstream.doors.partitions import UNPACKED_BYTES, LogRead, Place
+from millstream.doors.partitions import UNPACKED_BYTES, LogRead, PassOver, Place
+from millstream.protocol.errors import KafkaError
 from millstream.protocol.records import Record, decode_records
 
 _Batch = tuple[int, int]
@@ -26,10 +27,10 @@ class DecodedTail:
         self._most_partitions = most_partitions
         self._partitions: OrderedDict[Place, _Kept] = OrderedDict()
 
-    def records(self, read: LogRead) -> Iterator[Record]:
+    def records(self, read: LogRead, pass_over: PassOver | None = None) -> Iterator[Record]:
         """As the read's own."""
         if not self._most:
-            yield from read.records()
+            yield from read.records(pass_over=pass_over)
             return
         kept = self._of(read.place)
         for header, batch in read.headers():
@@ -38,7 +39,13 @@ class DecodedTail:
             key = (header.base_offset, header.crc)
             found = kept.batches.get(key)
             if found is None:
-                records = decode_records(batch, UNPACKED_BYTES)
+                try:
+                    records = decode_records(batch, UNPACKED_BYTES)
+                except KafkaError as error:
+                    if pass_over is None:
+                        raise
+                    pass_over(header, error)
+                    continue
                 found = (records, sum(len(record.value or b"") for record in records))
                 self._keep(kept, key, found)
             for record in found[0]:

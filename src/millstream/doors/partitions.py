@@ -71,6 +71,10 @@ class OffsetAt(msgspec.Struct, frozen=True):
     timestamp_ms: int
 
 
+PassOver = Callable[[BatchHeader, KafkaError], None]
+"""Is told of a batch that cannot be opened."""
+
+
 class LogRead(msgspec.Struct, frozen=True):
     """Whole record batches as they are stored. Followers of one partition share it."""
 
@@ -93,9 +97,7 @@ class LogRead(msgspec.Struct, frozen=True):
             at += header.size_bytes
 
     def records(
-        self,
-        limit_bytes: int = UNPACKED_BYTES,
-        pass_over: Callable[[BatchHeader, KafkaError], None] | None = None,
+        self, limit_bytes: int = UNPACKED_BYTES, pass_over: PassOver | None = None
     ) -> Iterator[Record]:
         """The records from `offset` on, without control records. A batch may unpack to at most `limit_bytes`.
 

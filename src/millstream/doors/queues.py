@@ -6,14 +6,16 @@ another connection than its delivery, as long as it names the same member.
 
 import enum
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Protocol
 
 import msgspec
 
 from millstream.doors.caller import Caller
 from millstream.doors.partitions import LogRead, Place
-from millstream.protocol.errors import ErrorCode
+from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.queue_call import LookAtQueues, PeekAtQueue, Peeked, Purged, PurgeQueue, QueueRows
+from millstream.protocol.record_batch import BatchHeader
 from millstream.protocol.records import Record
 
 
@@ -39,6 +41,9 @@ class Acquired(msgspec.Struct, frozen=True):
     """When the messages become available to others, in milliseconds since 1970 by the leader's clock."""
     lock_ms: int
     """The same as a length of time, for who has another clock."""
+
+    def offsets(self) -> Iterator[int]:
+        return chain.from_iterable(range(each.first_offset, each.last_offset + 1) for each in self.ranges)
 
     def deliveries(self, records: Iterable[Record] | None = None) -> Iterator[Delivery]:
         """The records in the ranges. An offset in a range without a record (compacted, a marker) has none.
@@ -81,6 +86,21 @@ class Settlement(msgspec.Struct, frozen=True):
 
 
 SETTLED_BEFORE = "settled before"
+UNREADABLE = "its batch cannot be opened"
+"""Why a door rejects a message that it cannot give to anybody."""
+
+
+class Unreadable:
+    """Offsets in batches that cannot be opened. A batch may claim any number of records, so only its ends are kept."""
+
+    def __init__(self) -> None:
+        self._batches: list[BatchHeader] = []
+
+    def add(self, batch: BatchHeader, _error: KafkaError) -> None:
+        self._batches.append(batch)
+
+    def __contains__(self, offset: int) -> bool:
+        return any(each.base_offset <= offset <= each.last_offset for each in self._batches)
 
 
 class Settled(msgspec.Struct, frozen=True):

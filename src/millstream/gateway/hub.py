@@ -13,6 +13,7 @@ import msgspec
 
 from millstream.doors import Acquired, Caller, Delivery, Place, Queues, Settled, Settlement, SettlementKind
 from millstream.doors.decoded_tail import DecodedTail
+from millstream.doors.queues import UNREADABLE, Unreadable
 from millstream.gateway.places import MessageId
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -294,7 +295,8 @@ class Hub:
 
     async def _distribute(self, acquired: Acquired) -> None:
         self._forget_expired()
-        deliveries = [*acquired.deliveries(self._tail.records(acquired.read))]
+        unreadable = Unreadable()
+        deliveries = [*acquired.deliveries(self._tail.records(acquired.read, unreadable.add))]
         locked = sum(each.last_offset - each.first_offset + 1 for each in acquired.ranges)
         at = 0
         # The emptiest first; each gets a run of messages, so that one consumer sees neighbours in order.
@@ -306,9 +308,9 @@ class Hub:
             self._give(taker, some, self._now_s() + acquired.lock_ms / 1000)
         if locked != len(deliveries):
             there = {each.record.offset for each in deliveries}
-            ranges = (range(each.first_offset, each.last_offset + 1) for each in acquired.ranges)
-            missing = [each for some in ranges for each in some if each not in there]
-            await self._settle_all(missing, SettlementKind.GAP)
+            missing = [each for each in acquired.offsets() if each not in there]
+            await self._settle_all([each for each in missing if each in unreadable], SettlementKind.REJECT)
+            await self._settle_all([each for each in missing if each not in unreadable], SettlementKind.GAP)
         if at < len(deliveries):
             surplus = [each.record.offset for each in deliveries[at:]]
             await self._settle_all(surplus, SettlementKind.UNDELIVERED)
@@ -339,7 +341,8 @@ class Hub:
     async def _settle(self, runs: Sequence[tuple[int, int]], kind: SettlementKind) -> Sequence[Settled]:
         if not runs:
             return ()
-        settlements = [Settlement(first, last, kind) for first, last in runs]
+        reason = UNREADABLE if kind is SettlementKind.REJECT else ""
+        settlements = [Settlement(first, last, kind, reason=reason) for first, last in runs]
         try:
             return await self._queues.settle(self._caller, self.group, self.member, self.place, settlements)
         except KafkaError as error:

@@ -9,14 +9,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from itertools import chain
 from typing import Final, Protocol
 
 from millstream.doors import Doors, Place
 from millstream.doors.caller import Caller
 from millstream.doors.commands import AlterConfigs, ConfigAlteration, ConfigChange, ConfigResource
 from millstream.doors.decoded_tail import DecodedTail
-from millstream.doors.queues import Acquired, Settlement, SettlementKind
+from millstream.doors.queues import Acquired, Settlement, SettlementKind, Unreadable
 from millstream.doors.queues import Delivery as QueuedRecord
 from millstream.mqtt.outbound import Offer
 from millstream.mqtt.outgoing import Delivery, Outgoing
@@ -210,7 +209,8 @@ class ShareGroup:
         touched: dict[Member, None] = {}
         outgoing_of = self._places[place]
         waiting, hand_out = self._waiting, self._hand_out
-        for delivery in acquired.deliveries(self._tail.records(acquired.read)):
+        unreadable = Unreadable()
+        for delivery in acquired.deliveries(self._tail.records(acquired.read, unreadable.add)):
             outgoing = outgoing_of(delivery)
             if outgoing is not None and not outgoing.message.is_expired(now_ms):
                 wanted.add(outgoing.offset)
@@ -222,9 +222,11 @@ class ShareGroup:
             self._room.clear()
         for member in touched:
             member.flush()
-        held = chain.from_iterable(range(each.first_offset, each.last_offset + 1) for each in acquired.ranges)
-        if unwanted := [offset for offset in held if offset not in wanted]:
-            self._settle(place, unwanted, SettlementKind.ACCEPT)
+        unwanted = [offset for offset in acquired.offsets() if offset not in wanted]
+        if rejected := [offset for offset in unwanted if offset in unreadable]:
+            self._settle(place, rejected, SettlementKind.REJECT)
+        if accepted := [offset for offset in unwanted if offset not in unreadable]:
+            self._settle(place, accepted, SettlementKind.ACCEPT)
 
     def _forget_unlocked(self, now_ms: int) -> None:
         """Of these the first were handed out first, and a late answer changes nothing."""

@@ -5,8 +5,10 @@ from typing import Any, cast
 
 from millstream.doors import Acquired, AcquiredRange, Caller, LogRead, Place, Settled, Settlement
 from millstream.doors.decoded_tail import DecodedTail
+from millstream.doors.queues import UNREADABLE, SettlementKind
 from millstream.gateway.hub import Hub, HubKey, Taker
 from millstream.protocol.records import Record, encode_batch
+from support.logs import unreadable
 
 PLACE = Place("jobs", 0)
 LOCK_S = 30.0
@@ -43,6 +45,21 @@ def test_what_waited_past_the_end_of_its_lock_is_not_sent() -> None:
     now[0] += LOCK_S
     assert taker.pop(10) == []
     assert taker.room == 6
+
+
+def test_a_batch_that_cannot_be_opened_is_rejected_and_stops_no_other() -> None:
+    queues, taker = Told(), Taker(1, room=10, window=10)
+    hub = hub_of(queues, [0.0])
+    hub._takers[taker] = None
+    good = encode_batch([Record(0, 1, None, b"x")])
+    bad = unreadable(encode_batch([Record(number, 1, None, b"y") for number in (1, 2)], base_offset=1))
+    read = LogRead(PLACE, 0, 4, memoryview(good + bad), 4, 4, 0)
+    asyncio.run(hub._distribute(Acquired(read, (AcquiredRange(0, 3, 1),), 0, 1000)))
+    assert [each.id.offset for each in taker.pop(10)] == [0]
+    assert [(each.first_offset, each.last_offset, each.kind, each.reason) for each in queues.settled] == [
+        (1, 2, SettlementKind.REJECT, UNREADABLE),
+        (3, 3, SettlementKind.GAP, ""),
+    ]
 
 
 def test_what_nobody_has_room_for_goes_back_as_one() -> None:

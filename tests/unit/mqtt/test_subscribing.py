@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from millstream.coordinator.mqtt_sessions.requests import SaveProgress
-from millstream.doors import Place
+from millstream.doors import Place, SettlementKind
 from millstream.mqtt.limits import MqttLimits
 from millstream.protocol.mqtt.encoder import encode
 from millstream.protocol.mqtt.packets import (
@@ -210,6 +210,23 @@ def test_a_batch_that_cannot_be_opened_holds_up_nobody():
         assert (payloads(wire), payloads(again)) == ([b"x"], [b"x", b"y"])
 
     run(scenario, partitions=log)
+
+
+def test_a_batch_that_cannot_be_opened_is_rejected_by_a_shared_subscription():
+    log = Log()
+    queues = Queues(log)
+
+    async def scenario(house):
+        group_configs(house)
+        wire, _ = house.join("c", subscribe("$share/g/t"))
+        await asyncio.sleep(1)
+        log.add_unreadable(FIRST)
+        log.add(FIRST, b"x")
+        await asyncio.sleep(1)
+        assert payloads(wire) == [b"x"]
+        assert [(offset, kind) for *_, offset, kind in queues.settled] == [(0, SettlementKind.REJECT)]
+
+    run(scenario, partitions=log, queues=queues)
 
 
 @pytest.mark.parametrize(("seconds", "got"), [(20, [b"x", b"y"]), (40, [b"x"])])
