@@ -36,9 +36,12 @@ class ConsumerMember(SimulatedMember):
 
     async def _beat(self) -> None:
         alive = await self._heartbeat(topic_partitions=self._owned())
-        if alive.error_code not in AGAIN:
-            self._check(alive.error_code)
-            await self._take(alive)
+        if alive.error_code in AGAIN:
+            # Another may coordinate by now; one that reads nothing hears of it in no other way.
+            self._coordinator = None
+            return
+        self._check(alive.error_code)
+        await self._take(alive)
 
     async def _take(self, alive: Any) -> None:
         """What was assigned: what is gone is committed and told at once, what is new begins where the group is."""
