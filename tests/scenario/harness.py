@@ -110,7 +110,7 @@ class Harness:
         self.restart()
 
     def _build(self) -> GroupCoordinator:
-        return GroupCoordinator(self.settings, lambda: str(next(self._ids)), self.topics)
+        return GroupCoordinator(self.settings, lambda: str(next(self._ids)), lambda: self.topics)
 
     def _take(self, decision: Decision[GroupRecord, GroupReply, Never]) -> None:
         self.last_records = list(decision.records)

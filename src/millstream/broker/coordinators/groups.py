@@ -68,7 +68,7 @@ class Groups:
         self._bounds = GroupBounds(settings, self._states)
         self.definition: Definition[GroupCoordinator] = Definition(
             InternalTopic(OFFSETS_TOPIC, settings.offsets_topic_num_partitions),
-            lambda _: GroupCoordinator(settings, new_id, metadata.image),
+            lambda _: GroupCoordinator(settings, new_id, lambda: metadata.image),
             RemoteGroupRequest,
             self._admit,
         )

@@ -52,7 +52,7 @@ from millstream.coordinator.groups.share_requests import (
     ShareHeartbeat,
 )
 from millstream.coordinator.groups.state import GroupState
-from millstream.coordinator.groups.topics import TopicsView
+from millstream.coordinator.groups.topics import NoTopics, TopicsView
 from millstream.coordinator.groups.turn import Timer, TimerKind, Turn
 from millstream.protocol.errors import ErrorCode, KafkaError
 
@@ -65,12 +65,13 @@ _SPLITTABLE = (DeleteGroup, DeleteOffsets, ChangeTopics)
 
 
 class GroupCoordinator(StateMachine[GroupRequest, GroupRecord, GroupReply, Never]):
-    """`new_id` gives unique ids for members; `topics` is what the cluster's metadata says now."""
+    """`new_id` gives unique ids for members; `topics` what the cluster's metadata says now."""
 
     def __init__(
-        self, settings: GroupSettings, new_id: Callable[[], str], topics: TopicsView | None = None
+        self, settings: GroupSettings, new_id: Callable[[], str], topics: Callable[[], TopicsView] = NoTopics
     ) -> None:
-        self.state = GroupState(topics)
+        self._topics = topics
+        self.state = GroupState(topics())
         self._settings = settings
         self._new_id = new_id
 
@@ -96,6 +97,7 @@ class GroupCoordinator(StateMachine[GroupRequest, GroupRecord, GroupReply, Never
     def loaded(self, now_ms: int, /) -> Decision[GroupRecord, GroupReply, Never]:
         """Every member gets a whole session to be heard of again."""
         turn = self._turn(now_ms)
+        _catch_up(turn, self._topics())
         for group in self.state.groups.values():
             if isinstance(group, ClassicGroup):
                 for member in group.members.values():
@@ -110,7 +112,7 @@ class GroupCoordinator(StateMachine[GroupRequest, GroupRecord, GroupReply, Never
             for member_id in share_group.members:
                 share_heartbeat.keep_session(turn, share_group, member_id)
         offset_expiry.schedule_check(turn)
-        return turn.decision()
+        return turn.decision(atomic=False)
 
     def next_deadline(self) -> int | None:
         return self.state.deadlines.next()
@@ -182,10 +184,21 @@ def _leave(turn: Turn, request: LeaveGroup, token: int) -> None:
 
 
 def _change_topics(turn: Turn, request: ChangeTopics, token: int) -> None:
-    turn.state.topics = request.view
-    offset_expiry.forget_topics(turn, request.deleted)
-    share_heartbeat.forget_topics(turn, request.deleted)
+    _take_topics(turn, request.view, request.deleted)
     turn.reply(token, TopicsChanged())
+
+
+def _catch_up(turn: Turn, view: TopicsView) -> None:
+    """While it was loaded nobody could tell it which topics came and went."""
+    known = view.topics_by_id
+    former = turn.state.topics.topics.values()
+    _take_topics(turn, view, frozenset(topic.name for topic in former if topic.topic_id not in known))
+
+
+def _take_topics(turn: Turn, view: TopicsView, deleted: frozenset[str]) -> None:
+    turn.state.topics = view
+    offset_expiry.forget_topics(turn, deleted)
+    share_heartbeat.forget_topics(turn, deleted)
 
 
 def _group_of_member(turn: Turn, group_id: str) -> ClassicGroup | ConsumerGroup:

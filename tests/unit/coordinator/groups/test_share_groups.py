@@ -42,7 +42,8 @@ class View(msgspec.Struct, frozen=True):
 
 
 def view(partitions: int = 4, **configs: dict[str, str]) -> View:
-    return View({"t": Topic("t", UUID(int=1), tuple(range(partitions)))}, {}, configs)
+    topic = Topic("t", UUID(int=1), tuple(range(partitions)))
+    return View({topic.name: topic}, {topic.topic_id: topic}, configs)
 
 
 class Coordinator:
@@ -53,7 +54,7 @@ class Coordinator:
         self.ask(ChangeTopics(view()))
 
     def _new(self) -> GroupCoordinator:
-        return GroupCoordinator(GroupSettings(), lambda: "id", view())
+        return GroupCoordinator(GroupSettings(), lambda: "id", view)
 
     def ask(self, request: Any) -> Any:
         decision = self.machine.handle(request, 1, self.now_ms)
