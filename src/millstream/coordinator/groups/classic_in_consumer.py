@@ -133,7 +133,7 @@ def _take_place(
     """Write what the member says about itself; true when the group must assign again."""
     owner = group.instances.get(request.instance_id) if request.instance_id is not None else None
     if owner is not None and owner != member_id:
-        changes.rename_member(turn, group, owner, member_id, group.target_epoch)
+        changes.rename_member(turn, group, owner, member_id)
     former = group.subscriptions.get(member_id)
     following = MemberSubscription(
         request.instance_id,

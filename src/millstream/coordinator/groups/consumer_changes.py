@@ -31,6 +31,7 @@ from millstream.coordinator.groups.records import (
     TargetKey,
 )
 from millstream.coordinator.groups.regex import matching_topics
+from millstream.coordinator.groups.requests import JOIN_EPOCH
 from millstream.coordinator.groups.topics import metadata_hash
 from millstream.coordinator.groups.turn import Timer, TimerKind, Turn
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -119,8 +120,11 @@ def cancel_timers(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
         turn.cancel(Timer(kind, group.group_id, member_id))
 
 
-def rename_member(turn: Turn, group: ConsumerGroup, former_id: str, member_id: str, epoch: int) -> None:
-    """A static member came back under a new id: its place, target and partitions pass to it."""
+def rename_member(turn: Turn, group: ConsumerGroup, former_id: str, member_id: str) -> None:
+    """A static member came back under a new id: its place, target and partitions pass to it.
+
+    It begins anew, so that it moves on to its target, which may not be what its predecessor had.
+    """
     subscription, current = group.subscriptions[former_id], group.current(former_id)
     target = group.target(former_id)
     remove_member(turn, group, former_id)
@@ -129,7 +133,7 @@ def rename_member(turn: Turn, group: ConsumerGroup, former_id: str, member_id: s
     state = MemberState.STABLE if current.state is MemberState.UNREVOKED_PARTITIONS else current.state
     turn.write(
         CurrentKey(group.group_id, member_id),
-        replace(current, member_epoch=epoch, previous_epoch=epoch, state=state, revoking={}),
+        replace(current, member_epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH, state=state, revoking={}),
     )
 
 

@@ -145,7 +145,7 @@ def _take_place(turn: Turn, group: ConsumerGroup, request: ConsumerHeartbeat) ->
     """Write what the member says about itself; true when the group must assign again."""
     owner = group.instances.get(request.instance_id) if request.instance_id else None
     if owner is not None and owner != request.member_id:
-        changes.rename_member(turn, group, owner, request.member_id, JOIN_EPOCH)
+        changes.rename_member(turn, group, owner, request.member_id)
     former = group.subscriptions.get(request.member_id)
     following = _merged(former, request)
     if following != former:
