@@ -60,13 +60,19 @@ class Fencing:
                 async with asyncio.timeout(self._seconds / _CHECKS_PER_SESSION):
                     await self._woken.wait()
             self._woken.clear()
+            # To fence one takes a while, in which the next may give a sign of life and have a lease from that.
             for broker_id, epoch in list(self._gone.items()):
-                if await self._fence_one(broker_id, epoch, "broker fenced: its process has ended"):
+                if self._gone.get(broker_id) == epoch and await self._fence_one(
+                    broker_id, epoch, "broker fenced: its process has ended"
+                ):
                     self._gone.pop(broker_id, None)
             brokers = self._image().brokers
             live = [broker.broker_id for broker in brokers.values() if not broker.is_fenced]
             for broker_id in self._sessions.expired(live, self._loop.time()):
-                await self._fence_one(broker_id, brokers[broker_id].epoch, "broker fenced: no sign of life")
+                if self._sessions.is_silent(broker_id, self._loop.time()):
+                    await self._fence_one(
+                        broker_id, brokers[broker_id].epoch, "broker fenced: no sign of life"
+                    )
 
     async def _fence_one(self, broker_id: int, epoch: int, news: str) -> bool:
         """Whether it is settled: the broker is fenced, or has another epoch."""
@@ -105,7 +111,11 @@ class BrokerSessions:
         self._checked_at = now
         if pause > self._timeout / 2:
             self._heard_at = {broker: at + pause for broker, at in self._heard_at.items()}
-        return [broker for broker in brokers if now - self._heard_at.setdefault(broker, now) > self._timeout]
+        return [broker for broker in brokers if self.is_silent(broker, now)]
+
+    def is_silent(self, broker_id: int, now: float) -> bool:
+        """Whether it has not been heard for a whole timeout, or, never heard, was not asked about for as long."""
+        return now - self._heard_at.setdefault(broker_id, now) > self._timeout
 
 
 # Between two rounds, so that clients that follow the leaders do not all come at once.

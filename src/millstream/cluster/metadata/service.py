@@ -7,7 +7,7 @@ from typing import TypeVar, cast
 
 from msgspec.structs import replace
 
-from millstream.cluster.metadata.brokers import BrokerHeartbeat, BrokerStanding, RegisterBroker
+from millstream.cluster.metadata.brokers import BrokerHeartbeat, BrokerStanding, FenceBroker, RegisterBroker
 from millstream.cluster.metadata.command_codec import decode_result, encode_command
 from millstream.cluster.metadata.commands import Command, Decision
 from millstream.cluster.metadata.defaults import Defaults, ViewVirtualNodes
@@ -50,8 +50,9 @@ _PATIENCE_SECONDS = 10.0
 _RETRY_SECONDS = 0.05
 # A reader gets what this node knows when the controller does not answer within this time.
 _VIEW_SECONDS = 2.0
-# Commands whose submitters do not look for the effect in the image.
-_NOT_LOOKED_FOR: tuple[type[object], ...] = (BrokerHeartbeat,)
+# Commands whose submitters do not look for the effect in the image. Silence that was seen is decided on at once or not
+# at all: a moment later the broker may have a lease.
+_NOT_LOOKED_FOR: tuple[type[object], ...] = (BrokerHeartbeat, FenceBroker)
 # Nothing was done where these are the answer, so that the next controller may be asked.
 _TRY_AGAIN = (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE)
 

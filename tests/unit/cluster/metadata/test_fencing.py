@@ -3,17 +3,24 @@
 import asyncio
 import uuid
 
-from millstream.cluster.metadata.brokers import FenceBroker, RegisterBroker
+import pytest
+
+from millstream.cluster.metadata.brokers import BrokerHeartbeat, FenceBroker, RegisterBroker
 from millstream.cluster.metadata.fencing import Fencing
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import Endpoint
 
 
-def test_one_whose_process_has_ended_is_not_waited_for_and_everybody_else_for_a_session() -> None:
+def _three_brokers() -> MetadataImage:
     image = MetadataImage()
     for number in (1, 2, 3):
         command = RegisterBroker(number, (Endpoint("PLAINTEXT", "localhost", 9092),))
         image = image.apply(command.decide(image, uuid.uuid4).records)
+    return image
+
+
+def test_one_whose_process_has_ended_is_not_waited_for_and_everybody_else_for_a_session() -> None:
+    image = _three_brokers()
     fenced: dict[int, float] = {}
 
     async def story() -> None:
@@ -36,3 +43,35 @@ def test_one_whose_process_has_ended_is_not_waited_for_and_everybody_else_for_a_
     # Leases that others have from the controller before last nearly as long.
     assert fenced[1] > 0.5
     assert fenced[3] > 0.5
+
+
+@pytest.mark.parametrize("ended", [(), (1, 2, 3)])
+def test_a_sign_of_life_while_another_is_fenced_counts_for_a_session(ended: tuple[int, ...]) -> None:
+    image = _three_brokers()
+    heard: dict[int, float] = {}
+    silent_for: list[float] = []
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+
+        async def fence(command: FenceBroker) -> bool:
+            if heard:
+                silent_for.append(loop.time() - heard[command.broker_id])
+                return True
+            # The change is on its way to the disks of a majority; meanwhile all others are back.
+            await asyncio.sleep(0)
+            for number, broker in image.brokers.items():
+                heard[number] = loop.time()
+                fencing.note(BrokerHeartbeat(number, broker.epoch))
+            return True
+
+        fencing = Fencing(0.5, lambda: image, fence)
+        for number in ended:
+            fencing.gone(number, image.brokers[number].epoch)
+        async with asyncio.timeout(30):
+            while len(silent_for) < 3:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        fencing.stop()
+
+    asyncio.run(story())
+    assert min(silent_for) > 0.5
