@@ -23,7 +23,17 @@ class WalBroken(Exception):
 
 
 class Wal:
-    __slots__ = ("_directory", "_disk", "_end", "_file", "_is_broken", "_member", "_reserved", "_sequence")
+    __slots__ = (
+        "_directory",
+        "_disk",
+        "_end",
+        "_file",
+        "_is_broken",
+        "_is_littered",
+        "_member",
+        "_reserved",
+        "_sequence",
+    )
 
     def __init__(self, disk: Disk, directory: str, file: File, found: Found) -> None:
         self._disk = disk
@@ -33,6 +43,7 @@ class Wal:
         self._end = found.end
         self._sequence = found.next_sequence
         self._is_broken = False
+        self._is_littered = False
         self._reserved = 0
         self._reserve(found.state.snapshot)
 
@@ -80,15 +91,31 @@ class Wal:
         """Return when both are on stable storage; WriteRefused leaves everything as it was."""
         self._require_sound()
         frame = encode_frame(self._sequence, encode_write(hard_state, entries))
+        if self._is_littered:
+            self._clean()
         try:
-            # Longer than expected only when the cut after an earlier refused write failed as well.
-            if self._file.size() > self._end:
-                self._file.truncate(self._end)
             self._file.pwrite([frame], self._end)
         except OSError as error:
+            self._is_littered = True
             with suppress(OSError):
                 self._file.truncate(self._end)
             raise WriteRefused(f"cannot write {self._file.path}: {error.strerror or error}") from error
+        self._sync()
+        self._end += len(frame)
+        self._sequence += 1
+        if 0 < self._reserved < self._end + _RESERVED_BYTES // 2:
+            self._reserve_more()
+
+    def _clean(self) -> None:
+        """What a refused write left must not be found behind the next one's torn end: no tearing explains that."""
+        try:
+            self._file.truncate(self._end)
+        except OSError as error:
+            raise WriteRefused(f"cannot cut {self._file.path}: {error.strerror or error}") from error
+        self._sync()
+        self._is_littered = False
+
+    def _sync(self) -> None:
         try:
             self._file.sync()
         except OSError as error:
@@ -96,10 +123,6 @@ class Wal:
             raise WalBroken(
                 f"fsync of {self._file.path} failed: {error.strerror or error}; check the disk and restart the node"
             ) from error
-        self._end += len(frame)
-        self._sequence += 1
-        if 0 < self._reserved < self._end + _RESERVED_BYTES // 2:
-            self._reserve_more()
 
     def _reserve(self, snapshot: Snapshot) -> None:
         self._reserved = 0
@@ -128,6 +151,7 @@ class Wal:
             ) from error
         self._file.close()
         self._file = file
+        self._is_littered = False
         self._end = file.size()
         self._sequence += 1
         self._remove_others(state.snapshot)

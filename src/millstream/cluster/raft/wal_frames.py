@@ -5,6 +5,7 @@ a crash can tear at most the last frame of a file; everything before it was sync
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 from struct import Struct
 
 import msgspec
@@ -13,6 +14,7 @@ from crc32c import crc32c
 MAGIC = b"MSw1"
 _HEADER = Struct(">4sIIQ")
 _CHECKED_FROM = 12
+_SECTOR_BYTES = 512
 
 
 class WalCorrupt(Exception):
@@ -71,3 +73,25 @@ def _require_torn(path: str, data: bytes, view: memoryview, position: int) -> No
         if _read_frame(view, later) is not None:
             raise WalCorrupt(path, position, f"a valid frame follows at byte {later}")
         later = data.find(MAGIC, later + 1)
+    if not _is_explained_by_tearing(view, position):
+        raise WalCorrupt(
+            path, position, "the checksum of the last frame does not match, and all of it was written"
+        )
+
+
+def _is_explained_by_tearing(data: memoryview, position: int) -> bool:
+    """A disk stores a whole sector or nothing of it, and there was nothing behind the last frame: what an interrupted
+    write did not store is missing at the end, or zeros.
+    """
+    if position + _HEADER.size > len(data):
+        return True
+    _, length, checksum, _ = _HEADER.unpack_from(data, position)
+    if crc32c(data[position + _CHECKED_FROM :]) == checksum:
+        # All is there but for the magic or the length.
+        return False
+    end = position + _HEADER.size + length
+    if end > len(data):
+        return True
+    next_sector = position - position % _SECTOR_BYTES + _SECTOR_BYTES
+    cuts = (position, *range(next_sector, end, _SECTOR_BYTES), end)
+    return any(not any(data[start:stop]) for start, stop in pairwise(cuts))

@@ -1,6 +1,7 @@
 """What a start finds after anything may have happened to the disk."""
 
 import errno
+from contextlib import suppress
 from uuid import UUID
 
 import pytest
@@ -11,7 +12,7 @@ from millstream.cluster.raft.entries import Entry, EntryKind, HardState, Restore
 from millstream.cluster.raft.membership import MemberKey, Membership
 from millstream.cluster.raft.wal import Wal, WalBroken, WriteRefused
 from millstream.cluster.raft.wal_frames import WalCorrupt
-from millstream.testing.disk import Crashed, Fault, Operation, SimulatedDisk
+from millstream.testing.disk import Crashed, Fault, Operation, SimulatedDisk, Survival
 
 KEY, OTHER = MemberKey(1, UUID(int=1)), MemberKey(2, UUID(int=2))
 DIRECTORY = "/data/quorum"
@@ -111,6 +112,40 @@ def test_damage_before_the_tail_is_refused_with_file_and_position() -> None:
         assert caught.value.position == (0 if position < start else start)
         disk.flip_bit(WAL_1, position)
     reopen(disk)
+
+
+def test_rot_in_the_last_frame_is_not_taken_for_a_torn_write() -> None:
+    disk = new_disk()
+    wal = Wal.create(disk, DIRECTORY, KEY, FIRST)
+    wal.write(HardState(1), (entry(2, 1, 700),))
+    start = wal.size_bytes
+    wal.write(HardState(1, OTHER), (entry(3, 1, 1200),))
+    end = wal.size_bytes
+    wal.close()
+    for position in range(start, end):
+        disk.flip_bit(WAL_1, position, position % 8)
+        with pytest.raises(WalCorrupt, match="last frame") as caught:
+            Wal.open(disk, DIRECTORY)
+        assert caught.value.position == start
+        disk.flip_bit(WAL_1, position, position % 8)
+    assert reopen(disk).hard_state == HardState(1, OTHER)
+
+
+@pytest.mark.parametrize("calls", range(5))
+def test_a_torn_write_after_a_refused_one_is_cut(calls: int) -> None:
+    later = Restored(HardState(2, KEY), FIRST, (entry(2, 2, 600),))
+    for seed in range(100):
+        disk = new_disk(seed)
+        wal = Wal.create(disk, DIRECTORY, KEY, FIRST)
+        disk.capacity_bytes = disk.used_bytes() + 500
+        with pytest.raises(WriteRefused):
+            wal.write(HardState(1), (entry(2, 1, 600),))
+        disk.capacity_bytes = None
+        disk.crash_after(calls)
+        with suppress(Crashed):
+            wal.write(later.hard_state, later.entries)
+        disk.restart(power_loss=True, survival=Survival.SECTORS)
+        assert reopen(disk) in (Restored(HardState(), FIRST), later), seed
 
 
 def test_a_damaged_or_missing_snapshot_is_refused() -> None:
