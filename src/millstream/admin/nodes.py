@@ -34,11 +34,21 @@ def add_node(cluster: Cluster, node: int, *, is_voter: bool, timeout_s: float) -
 
 
 def check_removable(view: ClusterView, node: int) -> None:
-    """ClientError when it is not there, or the only one."""
+    """ClientError when it is not there, or the only one, or the quorum could not decide anything without it."""
     if view.broker(node) is None and node not in view.voters_away:
         raise ClientError(f"there is no node {node}; see `millstream cluster status`")
     if len(view.brokers) == 1:
         raise ClientError(f"node {node} is the only one; stop it instead")
+    voters = {each.broker_id for each in view.brokers if each.quorum in ("leader", "voter")}
+    left = (voters | set(view.voters_away)) - {node}
+    live = {each.broker_id for each in view.live_brokers()}
+    away = left - live
+    # One that does not serve may go in any case: nobody waits for its vote.
+    if node in voters & live and 2 * len(away) >= len(left) > 0:
+        raise ClientError(
+            f"without node {node} no majority of the voters is left, because these do not serve:"
+            f" {', '.join(map(str, sorted(away)))}; start them, or remove them first"
+        )
 
 
 def remove_node(
