@@ -37,10 +37,12 @@ class Promise:
         self._disk = disk
         self._path = f"{data_dir}/{FILE}"
         self.to: MemberKey | None = None
+        self.kept: MemberKey | None = None
+        """What is on disk: to write it down may have failed, or its end was not waited for."""
         self.is_claimed = False
         if disk.exists(self._path):
             try:
-                self.to = _decoder.decode(disk.read(self._path))
+                self.to = self.kept = _decoder.decode(disk.read(self._path))
             except msgspec.MsgspecError as error:
                 raise CannotJoin(
                     f"{self._path} cannot be read ({error}); it matters only until the cluster is founded: remove it if"
@@ -55,6 +57,7 @@ class Promise:
     def keep(self, founder: MemberKey) -> None:
         """Write it down; blocks, and belongs in a thread. `to` is set by the loop before."""
         self._disk.write_atomically(self._path, msgspec.json.encode(founder))
+        self.kept = founder
 
 
 log = get_logger("millstream.cluster")
@@ -146,7 +149,7 @@ class Founder:
             if network.members or network.cluster_id or promise.is_claimed:
                 return PromiseAnswer(f"node {network.me.node_id} belongs to a cluster")
             refusal = refusal_to_promise(self._situation(), asked.founder, asked.voters)
-            if refusal is None and promise.to != asked.founder:
+            if refusal is None and promise.kept != asked.founder:
                 # First, so that this node does not found while it is written down.
                 promise.to = asked.founder
                 await self._workers.run(lambda: promise.keep(asked.founder))

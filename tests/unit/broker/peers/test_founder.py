@@ -1,13 +1,18 @@
 """A promise outlives the node, is for one founder, and ends what the node itself may found."""
 
+import asyncio
+import errno
+from collections.abc import Callable
 from uuid import UUID
 
 import pytest
 
-from millstream.broker.peers.founder import FILE, Promise
+from millstream.broker.peers.founder import FILE, Founder, Promise
 from millstream.broker.peers.founding import CannotJoin
+from millstream.broker.peers.network import PeerNetwork
+from millstream.cluster.founding_messages import AskPromise
 from millstream.cluster.raft.membership import MemberKey
-from millstream.testing.disk import SimulatedDisk
+from millstream.testing.disk import Fault, Operation, SimulatedDisk
 
 ME, OTHER = (MemberKey(number, UUID(int=number)) for number in (1, 2))
 
@@ -40,3 +45,25 @@ def test_one_that_cannot_be_read_is_named() -> None:
     disk.write_atomically(f"/data/{FILE}", b"[")
     with pytest.raises(CannotJoin, match=FILE):
         Promise(disk, "/data")
+
+
+class _AtOnce:
+    async def run(self, job: Callable[[], None]) -> None:
+        job()
+
+
+def test_one_that_could_not_be_written_down_is_written_before_it_is_given() -> None:
+    disk = empty_disk()
+
+    async def story() -> None:
+        network = PeerNetwork(ME, (), (), None, elapsed=lambda: 0.0)  # type: ignore[arg-type]
+        founder = Founder(network, Promise(disk, "/data"), _AtOnce(), 0)  # type: ignore[arg-type]
+        asked = AskPromise(OTHER, (ME, OTHER))
+        disk.faults.add(Fault(Operation.WRITE, errno.ENOSPC))
+        with pytest.raises(OSError, match="No space"):
+            await founder.promise(asked)
+        assert (await founder.promise(asked)).refusal is None
+
+    asyncio.run(story())
+    disk.restart(power_loss=True)
+    assert Promise(disk, "/data").to == OTHER
