@@ -177,7 +177,7 @@ class Produce:
 class DelayedProduce:
     """A produce request whose records are written but not yet as durable as their topics ask."""
 
-    __slots__ = ("_call", "_delayed", "_outcomes", "_produce", "_reply", "_timer", "_waiting")
+    __slots__ = ("_call", "_delayed", "_outcomes", "_produce", "_reply", "_several", "_timer", "_waiting")
 
     def __init__(
         self, produce: Produce, delayed: Delayed, call: Call, outcomes: list[PartitionOutcome]
@@ -188,13 +188,19 @@ class DelayedProduce:
         self._reply = call.reply_later()
         self._outcomes = outcomes
         self._waiting: dict[Partition, list[PartitionOutcome]] = {}
+        self._several: dict[Partition, int] | None = None
+        """Partitions that are named more than once, with how many of their batches are not durable yet."""
         self._timer: asyncio.TimerHandle | None = None
 
     def wait_for(
         self, partition: Partition, last_offset: int, outcome: PartitionOutcome, *, by_all: bool
     ) -> None:
         partition.add_waiter(last_offset, self, by_all=by_all)
-        self._waiting.setdefault(partition, []).append(outcome)
+        outcomes = self._waiting.setdefault(partition, [])
+        outcomes.append(outcome)
+        if len(outcomes) > 1:
+            self._several = self._several or {}
+            self._several[partition] = len(outcomes)
 
     def start_timer(self, timeout_ms: int) -> None:
         if not self._waiting:
@@ -204,6 +210,9 @@ class DelayedProduce:
         self._timer = self._delayed.later(max(timeout_ms, 0) / 1000, self._timed_out)
 
     def acknowledged(self, partition: Partition, error: KafkaError | None) -> None:
+        if error is None and self._several and self._several.get(partition, 0) > 1:
+            self._several[partition] -= 1
+            return
         outcomes = self._waiting.pop(partition, None)
         if outcomes is None:
             return
