@@ -43,7 +43,7 @@ def check_removable(view: ClusterView, node: int) -> None:
     left = (voters | set(view.voters_away)) - {node}
     live = {each.broker_id for each in view.live_brokers()}
     away = left - live
-    # One that does not serve may go in any case: nobody waits for its vote.
+    # A voter that does not serve gives no votes now: its removal takes none away.
     if node in voters & live and 2 * len(away) >= len(left) > 0:
         raise ClientError(
             f"without node {node} no majority of the voters is left, because these do not serve:"

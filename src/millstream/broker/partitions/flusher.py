@@ -37,7 +37,7 @@ class Flusher:
         self._timed: set[Partition] = set()
         self._syncs: dict[Partition, list[asyncio.Future[None]]] = {}
         self._started: dict[Partition, float] = {}
-        # Nobody may append to them again, and somebody may wait for what they have not shown.
+        # A later append need not come, and readers may wait for what a flush would show.
         self._without_room: dict[Partition, None] = {}
         self._closed = False
 

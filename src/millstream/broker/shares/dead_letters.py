@@ -102,7 +102,7 @@ def _records(queue: LedQueue, letter: DeadLetter) -> list[Record]:
 
 
 def _of_batch(read: ReadBatch, first: int, last: int) -> list[Record]:
-    """Between these offsets; where nobody can read the records, their letters say only where they are."""
+    """The records between these offsets. Of a batch that cannot be opened, letters name the place only."""
     records = read.records()
     if records is not None:
         return [record for record in records if first <= record.offset <= last]
