@@ -81,13 +81,13 @@ def _batches_of(state: bytes) -> Iterator[WrittenBatch]:
         yield WrittenBatch(*older)
 
 
-class _Refused(NamedTuple):
+class RefusedBatch(NamedTuple):
     """A batch that was refused for a reason that passes, and that its producer will send again."""
 
     epoch: int
     base_sequence: int
-    code: ErrorCode
-    message: str
+    code: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    message: str = ""
 
     def comes_before(self, header: BatchHeader) -> bool:
         ahead = (header.base_sequence - self.base_sequence) % _SEQUENCE_SPAN
@@ -99,7 +99,7 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self._producers: dict[int, bytes] = {}
-        self._refused: dict[int, _Refused] = {}
+        self._refused: dict[int, RefusedBatch] = {}
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -158,7 +158,7 @@ class ProducerStates:
             self._refused.pop(header.producer_id, None)
             if len(self._refused) >= _MOST_REFUSED:
                 del self._refused[next(iter(self._refused))]
-            self._refused[header.producer_id] = _Refused(
+            self._refused[header.producer_id] = RefusedBatch(
                 header.producer_epoch, header.base_sequence, error.code, error.message
             )
 

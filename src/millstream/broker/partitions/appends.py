@@ -65,8 +65,8 @@ class Appends:
         """Asked before so many records are appended to a topic with queue.max.depth: KafkaError refuses them."""
 
     def find(self, topic: str | bytes, index: int, *, by_node: bool = False) -> Partition:
-        """A partition that clients, or nodes themselves, may write to here; KafkaError for others."""
-        partition = self._partitions.find(topic, index)
+        """A partition that clients, or nodes themselves, may write to where it is led; KafkaError for others."""
+        partition = self._partitions.find_replica(topic, index)
         if not by_node and is_internal(partition.topic):
             # Its records are replayed by coordinators; only they may write them.
             raise KafkaError(
@@ -79,6 +79,9 @@ class Appends:
         self, partition: Partition, records: memoryview, header: BatchHeader, *, by_all: bool
     ) -> Appended:
         """`by_all`: it is to be acknowledged by all replicas that are in sync, so there must be enough of them."""
+        if not partition.is_leader:
+            # It may lead before the batches come that were sent behind this one.
+            partition.refuse(header, partition.not_leader())
         if self._partitions.is_withheld(partition):
             partition.refuse(header, partition.isolated_error())
         if partition.replication is not None:

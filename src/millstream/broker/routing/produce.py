@@ -4,6 +4,9 @@ Batches of a partition stand in line. As long as one of them is under way to a n
 or wait; so whatever happens to leaders, they arrive in the client's order. A batch that failed is sent again only if
 nothing of it was sent, or if it carries a producer's id and sequence, by which the leader knows it: otherwise the
 client hears the error and decides itself. Batches are passed on byte by byte, and acknowledged by their leader only.
+
+What the client was told to send again comes before what it had already sent behind it: a leader that got the later
+batches first would find a gap in the sequence, and some clients then begin a new epoch and send again what is in the log.
 """
 
 import asyncio
@@ -18,8 +21,9 @@ from millstream.broker.server.listener import TAKEN
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.produce import PartitionOutcome, ProduceRequest, decode_produce
 from millstream.protocol.produce_forward import Batch, decode_produce_reply, encode_produce_request
-from millstream.protocol.record_batch import HEADER_SIZE, MAGIC, NO_PRODUCER, read_header
+from millstream.protocol.record_batch import HEADER_SIZE, MAGIC, NO_PRODUCER, BatchHeader, read_header
 from millstream.protocol.wire import MalformedRequest
+from millstream.storage.producer_state import RefusedBatch
 
 if TYPE_CHECKING:
     from millstream.broker.routing.relay import ClientRelay
@@ -43,6 +47,10 @@ _REFUSED_FOR_NOW = (
     ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
 )  # fmt: skip
+# As long as librdkafka sends a message again; other clients give up earlier.
+_SENT_AGAIN_SECONDS = 300.0
+_MOST_REFUSED = 1_000
+_BEFORE_IT = "a batch before it was not written, and is to be sent first"
 _MAGIC_AT = 16
 
 
@@ -53,8 +61,8 @@ class _Waiting(msgspec.Struct, eq=False):
     key: Key
     records: memoryview | None
     outcome: PartitionOutcome
-    is_known_again: bool
-    """Whether the leader recognises it if it comes twice."""
+    header: BatchHeader | None
+    """Of a batch that the leader recognises if it comes twice."""
     node: int = _NOWHERE
     may_be_written: bool = False
 
@@ -76,6 +84,8 @@ class ProduceRelay:
         self._lines: dict[Key, deque[_Waiting]] = {}
         self._stuck: dict[Key, None] = {}
         """Partitions of which a batch waits to be sent, or sent again."""
+        self._refused: dict[Key, tuple[int, RefusedBatch, float]] = {}
+        """The first batch that a producer was told to send again, by partition, and how long it is waited for."""
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -85,14 +95,20 @@ class ProduceRelay:
             return produce
         targets, me = self._relay.targets, self._relay.node_id
         nodes: list[int] = []
+        leaderless: list[tuple[Key, memoryview | None]] = []
         is_here = True
         for topic, partitions in produce.topics:
-            for index, _ in partitions:
+            for index, records in partitions:
                 # A partition without a known leader goes to this node: its own answer says so.
                 leader = targets.leader(topic, index)
                 nodes.append(me if leader is None else leader)
-                is_here = is_here and nodes[-1] == me and (topic, index) not in self._lines
+                key = (topic, index)
+                if leader is None and self._relay.is_proxied(topic):
+                    leaderless.append((key, records))
+                is_here = is_here and nodes[-1] == me and key not in self._lines and key not in self._refused
         if is_here:
+            for key, records in leaderless:
+                self._refuses(key, _known_header(records))
             return produce
         # The buffer is read into again at once, and what is sent again must be there for as long as it takes.
         body = memoryview(bytes(request[position:]))
@@ -116,6 +132,7 @@ class ProduceRelay:
             self._timer.cancel()
         self._lines.clear()
         self._stuck.clear()
+        self._refused.clear()
 
     def _begin(
         self,
@@ -132,11 +149,15 @@ class ProduceRelay:
         early_until = now if relay.is_only_node else now + min(patience, _EARLY_SECONDS)
         request = _Request(context, reply, produce, now + patience, early_until, len(body), [], 0)
         by_node: dict[int, list[_Waiting]] = {}
+        early: list[_Waiting] = []
         for (topic, index, records), node in places:
             batch = _Waiting(
-                request, (topic, index), records, PartitionOutcome(topic, index), _is_known_again(records)
+                request, (topic, index), records, PartitionOutcome(topic, index), _known_header(records)
             )
             request.batches.append(batch)
+            if self._is_refused_before(batch.key, batch.header):
+                early.append(batch)
+                continue
             line = self._lines.setdefault(batch.key, deque())
             if not line or line[-1].node == node:
                 batch.node = node
@@ -149,6 +170,8 @@ class ProduceRelay:
         for node, batches in by_node.items():
             is_whole = len(batches) == request.left and produce.acks != 0
             self._send(node, request, batches, (body,) if is_whole else None)
+        for batch in early:
+            self._fail(batch, _BEFORE_IT)
 
     def _send(
         self, node: int, request: _Request, batches: list[_Waiting], body: Buffers | None = None
@@ -179,9 +202,13 @@ class ProduceRelay:
             except MalformedRequest as error:
                 reply = LaneLost(f"node {node} answered something else: {error}", was_sent=True)
             else:
-                found = {(each.topic, each.index): each for each in outcomes}
+                # A partition that is named twice has two outcomes, in the order of its batches.
+                found: dict[Key, deque[PartitionOutcome]] = {}
+                for each in outcomes:
+                    found.setdefault((each.topic, each.index), deque()).append(each)
                 for batch in batches:
-                    self._heard(batch, found.get(batch.key))
+                    of_partition = found.get(batch.key)
+                    self._heard(batch, of_partition.popleft() if of_partition else None)
         if isinstance(reply, LaneLost):
             for batch in batches:
                 self._lost(batch, reply)
@@ -192,21 +219,26 @@ class ProduceRelay:
             return
         is_moved = outcome.error in _MOVED
         # One before it is still to be sent again, or comes through the node the client took for the leader before.
-        is_early = outcome.error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and (
+        is_gap = outcome.error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        is_early = is_gap and (
             batch.key in self._stuck or self._relay.loop.time() < batch.request.early_until
         )
-        if (is_moved or is_early) and batch.is_known_again:
+        if (is_moved or is_early) and batch.header is not None:
             batch.may_be_written |= is_moved
             self._set_aside(batch)
         elif batch.may_be_written and outcome.error in _REFUSED_FOR_NOW:
             # A client that got this error would conclude that the batch was not written.
             self._fail(batch, f"an attempt before was not answered, and now: {outcome.error.name}")
+        elif is_gap and self._is_refused_before(batch.key, batch.header):
+            self._fail(batch, _BEFORE_IT)
         else:
+            if is_moved or outcome.error in _REFUSED_FOR_NOW:
+                self._refuses(batch.key, batch.header)
             self._finish(batch, outcome)
 
     def _lost(self, batch: _Waiting, lost: LaneLost) -> None:
         batch.may_be_written |= lost.was_sent
-        if batch.is_known_again or not lost.was_sent:
+        if batch.header is not None or not lost.was_sent:
             self._set_aside(batch)
         else:
             self._fail(batch, str(lost))
@@ -251,12 +283,13 @@ class ProduceRelay:
         if batch.may_be_written:
             outcome.error = ErrorCode.REQUEST_TIMED_OUT
         outcome.message = reason
+        self._refuses(batch.key, batch.header)
         self._finish(batch, outcome)
 
     def _finish(self, batch: _Waiting, outcome: PartitionOutcome) -> None:
         batch.outcome = outcome
         line = self._lines.get(batch.key)
-        if line is not None:
+        if line is not None and batch in line:
             line.remove(batch)
             if not line:
                 del self._lines[batch.key]
@@ -265,6 +298,32 @@ class ProduceRelay:
         request.left -= 1
         if request.left == 0:
             self._complete(request)
+
+    def _refuses(self, key: Key, header: BatchHeader | None) -> None:
+        """The client will send it again: what it has sent behind it waits for that."""
+        if header is None or self._is_refused_before(key, header):
+            return
+        if key not in self._refused and len(self._refused) >= _MOST_REFUSED:
+            del self._refused[next(iter(self._refused))]
+        # Where a client knows other nodes, it may send it to one of these.
+        seconds = _SENT_AGAIN_SECONDS if self._relay.is_only_node else PATIENCE_SECONDS
+        refused = RefusedBatch(header.producer_epoch, header.base_sequence)
+        self._refused[key] = header.producer_id, refused, self._relay.loop.time() + seconds
+
+    def _is_refused_before(self, key: Key, header: BatchHeader | None) -> bool:
+        """Whether a batch before it is to come again. That one itself is forgotten when it comes."""
+        known = self._refused.get(key)
+        if known is None or header is None:
+            return False
+        producer_id, refused, until = known
+        if (
+            header.producer_id == producer_id
+            and refused.comes_before(header)
+            and until > self._relay.loop.time()
+        ):
+            return True
+        del self._refused[key]
+        return False
 
     def _complete(self, request: _Request) -> None:
         outcomes = [batch.outcome for batch in request.batches]
@@ -291,8 +350,9 @@ def _body_of(request: _Request, batches: list[_Waiting]) -> Buffers:
     )
 
 
-def _is_known_again(records: memoryview | None) -> bool:
+def _known_header(records: memoryview | None) -> BatchHeader | None:
+    """Of a batch that its leader knows again."""
     if records is None or len(records) < HEADER_SIZE or records[_MAGIC_AT] != MAGIC:
-        return False
+        return None
     header = read_header(records)
-    return header.producer_id != NO_PRODUCER and header.base_sequence >= 0
+    return header if header.producer_id != NO_PRODUCER and header.base_sequence >= 0 else None

@@ -1,12 +1,16 @@
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from millstream.broker.partitions.appends import HARMLESS_AFTER_MS, ProducerBounds
+from millstream.broker.partitions.appends import HARMLESS_AFTER_MS, Appends, ProducerBounds
+from millstream.broker.partitions.partition import Partition
+from millstream.broker.partitions.registry import Partitions
 from millstream.config.settings import PerformanceSettings
 from millstream.protocol.errors import ErrorCode, KafkaError
-from millstream.protocol.record_batch import BatchHeader
+from millstream.protocol.record_batch import BatchHeader, check_produced
 from millstream.storage.producer_state import ProducerStates
+from support.logs import TOPIC_ID, batch_of, new_log
 
 NOW_MS = 1_700_000_000_000
 
@@ -62,3 +66,40 @@ def test_records_of_no_producer_need_no_room() -> None:
     states = ProducerStates()
     writes(bounds, states, 1, NOW_MS)
     bounds.admit(states, -1, NOW_MS)
+
+
+class Leading:
+    """A partition, and clients' batches of one record to it."""
+
+    def __init__(self) -> None:
+        flushes = SimpleNamespace(flush_soon=lambda _: None)
+        self.partition = Partition("t", 0, TOPIC_ID, new_log(), 0, cast(Any, flushes))
+        partitions = Partitions()
+        partitions.add(self.partition)
+        self._appends = Appends(
+            partitions,
+            ProducerBounds(PerformanceSettings()),
+            cast(Any, SimpleNamespace(now_ms=lambda: NOW_MS)),
+            cast(Any, SimpleNamespace(count=lambda *_: None)),
+            cast(Any, None),
+        )
+
+    def sends(self, sequence: int) -> int | ErrorCode:
+        """The batch's offset, or why it was refused."""
+        view = memoryview(bytearray(batch_of([b"x"], producer=(7, 0, sequence))))
+        try:
+            partition = self._appends.find("t", 0)
+            return self._appends.append(partition, view, check_produced(view, 9), by_all=True).base_offset
+        except KafkaError as error:
+            return error.code
+
+
+def test_what_was_sent_behind_a_batch_that_came_before_its_leader_was_elected_comes_after_it() -> None:
+    """A gap would make librdkafka begin a new epoch and send again what is in the log."""
+    led = Leading()
+    assert led.sends(0) == 0
+    led.partition.follow(2, 1)
+    assert led.sends(1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    led.partition.lead(2, None)
+    assert led.sends(2) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert [led.sends(sequence) for sequence in range(3)] == [0, 1, 2]

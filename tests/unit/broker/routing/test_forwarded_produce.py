@@ -360,11 +360,112 @@ def test_a_refusal_says_nothing_of_the_attempt_before_it(
         (first,) = await client.next_sent(1)
         first.answer(error)
         assert client.replies == [[(0, error)]], "the first and only attempt wrote nothing"
-        client.produce(0, sequence=1)
+        client.produce(0)
         (sent,) = await client.next_sent(1)
         sent.lose()
         (again,) = await client.next_sent(1)
         again.answer(error)
         assert client.replies[1:] == [[(0, LATE)]]
+
+    tell(story)
+
+
+def test_each_batch_of_a_partition_that_is_named_twice_has_its_own_outcome(
+    tell: Callable[[Story], None],
+) -> None:
+    async def story(client: Client) -> None:
+        client.produce(0, 0, known=False)
+        (sent,) = await client.next_sent(1)
+        sent.answer(ErrorCode.INVALID_RECORD, OK)
+        assert client.replies == [[(0, ErrorCode.INVALID_RECORD), (0, OK)]]
+
+    tell(story)
+
+
+async def _told(client: Client, count: int) -> None:
+    async with asyncio.timeout(90):
+        while len(client.replies) < count:  # noqa: ASYNC110 - a plain list
+            await asyncio.sleep(0.005)
+
+
+def test_what_was_sent_behind_a_batch_that_is_to_come_again_comes_after_it(
+    tell: Callable[[Story], None],
+) -> None:
+    """A leader would tell of a gap; librdkafka begins a new epoch then, and sends again what is in the log."""
+
+    async def story(client: Client) -> None:
+        client.produce(0, sequence=0)
+        client.produce(0, sequence=1)
+        for sent in await client.next_sent(2):
+            sent.lose()
+        client.leads(-1, 3, 2)
+        await _told(client, 2)
+        client.leads(2, 3, 2)
+        # The client had not heard of it when it sent these.
+        client.produce(0, sequence=2)
+        client.produce(0, 1, sequence=3)
+        (other,) = await client.next_sent(1)
+        assert (other.node, other.values) == (3, [(1, 3)])
+        other.answer(OK)
+        assert client.replies == [[(0, LATE)], [(0, LATE)], [(0, MOVED)], [(0, MOVED), (1, OK)]]
+        for sequence in range(3):
+            client.produce(0, sequence=sequence)
+        again = await client.next_sent(3)
+        assert [each.values for each in again] == [[(0, 0)], [(0, 1)], [(0, 2)]]
+        for each in again:
+            each.answer(OK)
+        assert client.replies[4:] == [[(0, OK)]] * 3
+
+    tell(story)
+
+
+def test_so_does_what_was_sent_behind_one_to_a_partition_without_a_leader(
+    tell: Callable[[Story], None],
+) -> None:
+    async def story(client: Client) -> None:
+        client.leads(-1, 3, 2)
+        assert not client.produce(0, sequence=0), "this node's own handlers refuse it"
+        client.leads(2, 3, 2)
+        client.produce(0, sequence=1)
+        assert client.replies == [[(0, MOVED)]]
+        client.leads(ME, 3, 2)
+        client.produce(0, sequence=1)
+        assert client.replies == [[(0, MOVED)]] * 2
+        assert client.produce(0, sequence=0)
+        (again,) = await client.next_sent(1)
+        again.answer(OK)
+        assert not client.produce(0, sequence=1), "nothing is waited for any more"
+
+    tell(story)
+
+
+def test_a_gap_behind_a_refused_batch_is_not_told(tell: Callable[[Story], None]) -> None:
+    async def story(client: Client) -> None:
+        client.produce(0, sequence=0)
+        client.produce(0, sequence=1)
+        first, second = await client.next_sent(2)
+        first.answer(ErrorCode.NOT_ENOUGH_REPLICAS)
+        second.lose()
+        (again,) = await client.next_sent(1)
+        again.answer(GAP)
+        assert client.replies == [[(0, ErrorCode.NOT_ENOUGH_REPLICAS)], [(0, LATE)]]
+
+    tell(story)
+
+
+def test_where_a_client_knows_other_nodes_a_refused_batch_is_not_waited_for_for_long(
+    tell: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "PATIENCE_SECONDS", 0.0)
+
+    async def story(client: Client) -> None:
+        client.is_only_node = False
+        client.produce(0, sequence=0)
+        (first,) = await client.next_sent(1)
+        first.answer(ErrorCode.NOT_ENOUGH_REPLICAS)
+        client.produce(0, sequence=1)
+        (second,) = await client.next_sent(1)
+        second.answer(OK)
+        assert client.replies == [[(0, ErrorCode.NOT_ENOUGH_REPLICAS)], [(0, OK)]]
 
     tell(story)
