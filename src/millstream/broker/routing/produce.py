@@ -6,7 +6,7 @@ nothing of it was sent, or if it carries a producer's id and sequence, by which 
 client hears the error and decides itself. Batches are passed on byte by byte, and acknowledged by their leader only.
 
 What the client was told to send again comes before what it had already sent behind it: a leader that got the later
-batches first would find a gap in the sequence, and some clients then begin a new epoch and send again what is in the log.
+batches first would find a gap, and some clients then begin a new epoch and send again what is in the log.
 """
 
 import asyncio
