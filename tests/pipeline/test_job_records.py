@@ -178,3 +178,22 @@ def test_a_point_that_the_store_refused_is_a_dead_letter(spark: "SparkSession") 
     assert letter["message"].endswith("at 2026-03-01T12:00:00Z: field type conflict")
     assert base64.b64decode(letter["original_base64"]) == data[1]
     assert bytes(row.key) == b"key"
+
+
+def test_a_dead_letter_fits_into_a_message_whatever_the_record_holds(spark: "SparkSession") -> None:
+    from pyspark.sql import functions as f
+
+    from millstream.pipeline.job.dead_letters import dead_letters, rejected_letters
+    from millstream.pipeline.stores.base import RejectedPoint
+
+    rows, looked_at = judged(spark, [b"[" * 1_000_000])
+    long_key = f.repeat(f.lit("k"), 900_000).cast("binary")
+    refused = RejectedPoint(0, 0, "u" * 500_000, "DCGM_FI_DEV_GPU_UTIL", NOON, "tag is too long")
+    letters = [
+        *dead_letters(looked_at.withColumn("key", long_key)).collect(),
+        *rejected_letters(rows.withColumn("key", long_key), [refused]).collect(),
+    ]
+    assert len(letters) == 2
+    for letter in letters:
+        assert len(letter.key) + len(letter.value) < 900_000
+        assert json.loads(letter.value)["original_bytes"] == 1_000_000

@@ -2,8 +2,8 @@
 
 The value is JSON: `reason`, `field`, `message`, where the record is (`topic`, `partition`, `offset`, `timestamp`), its
 bytes (`original_base64`, `original_bytes`, `truncated`), and of an array the first bad `element` and how many there
-are (`bad_elements`). Reason and position are headers too; the key is the record's. A record gives one dead letter,
-or it would be repeated as often as it has bad elements.
+are (`bad_elements`). Reason and position are headers too; the key is the record's, as far as it fits. A record gives
+one dead letter, or it would be repeated as often as it has bad elements.
 """
 
 from collections.abc import Sequence
@@ -18,6 +18,8 @@ from millstream.pipeline.stores.local_frames import local_frame
 MAX_ORIGINAL_BYTES = 512 * 1024
 """What a dead letter carries of a record: as base64 it stays under the megabyte that brokers take by default. The
 rest is where the dead letter says."""
+MAX_KEY_BYTES = 64 * 1024
+_LONGEST_NAME = 80
 
 _POSITION = ("topic", "partition", "offset")
 _REJECTED = (
@@ -47,7 +49,7 @@ def rejected_letters(records: DataFrame, rejected: Sequence[RejectedPoint]) -> D
         _REJECTED,
         [
             (None, point.source_partition, point.source_offset, None, str(Reason.REJECTED_BY_STORE), "",
-             f"{point.metric} of {point.uuid} at {point.time:%Y-%m-%dT%H:%M:%SZ}: {point.reason}")
+             f"{point.metric} of {point.uuid[:_LONGEST_NAME]} at {point.time:%Y-%m-%dT%H:%M:%SZ}: {point.reason}")
             for point in rejected
         ],
     ).drop("topic").dropDuplicates(["partition", "offset"])  # fmt: skip
@@ -80,6 +82,7 @@ def _messages(records: DataFrame) -> DataFrame:
         f.struct(f.lit(name).alias("key"), f.col(name).cast("string").cast("binary").alias("value"))
         for name in ("reason", "field", *_POSITION)
     ]
+    key = f.substring("key", 1, MAX_KEY_BYTES).alias("key")
     return records.select(
-        "key", f.to_json(document).cast("binary").alias("value"), f.array(*headers).alias("headers")
+        key, f.to_json(document).cast("binary").alias("value"), f.array(*headers).alias("headers")
     )

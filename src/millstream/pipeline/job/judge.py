@@ -28,6 +28,7 @@ class Reason(StrEnum):
     NOT_AN_OBJECT = "not_an_object"
     MISSING_FIELD = "missing_field"
     WRONG_TYPE = "wrong_type"
+    TEXT_TOO_LONG = "text_too_long"
     BAD_TIMESTAMP = "bad_timestamp"
     TIMESTAMP_OUT_OF_RANGE = "timestamp_out_of_range"
     UNKNOWN_METRIC = "unknown_metric"
@@ -53,6 +54,9 @@ class Limits:
     max_ahead: timedelta = timedelta(days=1)
     declaration: Declaration = DCGM
 
+
+LONGEST_TEXT_BYTES = 16 * 1024
+"""Of a name or label. Names come back in keys, events and dead letters, which all have to fit into a message."""
 
 RECORD_TYPES = (
     "key binary, serializedValue binary, topic string, partition int, offset bigint, timestamp timestamp"
@@ -161,6 +165,11 @@ def _faults(limits: Limits) -> Iterator[Fault]:
         empty = f" OR {column} = ''" if name == column != "time" else ""
         told = _quoted(f"missing field {fields[name]}")
         yield Fault(f"{column} IS NULL{empty}", Reason.MISSING_FIELD, fields[name], told)
+    for name in ("uuid", *LABELS):
+        if name in fields:
+            size = f"octet_length({name})"
+            told = f"concat({_quoted(fields[name] + ' has ')}, {size}, ' bytes, {LONGEST_TEXT_BYTES} are allowed')"
+            yield Fault(f"{size} > {LONGEST_TEXT_BYTES}", Reason.TEXT_TOO_LONG, fields[name], told)
     shown = f"concat({_quoted(fields['time'] + ' ')}, {_TIME}, "
     yield Fault(
         f"unix_micros(time) < {micros(earliest)}", Reason.TIMESTAMP_OUT_OF_RANGE, fields["time"],

@@ -42,11 +42,11 @@ class _Wrong(Exception):
 
 def text_fields(records: DataFrame, limits: Limits) -> DataFrame:
     """The columns of `typed_fields`; `element` is the place in an array, else null."""
-    read = _Reader(limits.declaration, limits.max_record_bytes, arrow_schema(_SCHEMA)).read
+    read = TextReader(limits.declaration, limits.max_record_bytes, arrow_schema(_SCHEMA)).read
     return records.select(*RECORD_COLUMNS).mapInArrow(read, _SCHEMA)
 
 
-class _Reader:
+class TextReader:
     def __init__(self, declared: Declaration, largest: int, schema: pa.Schema) -> None:
         self._declared = declared
         self._largest = largest
@@ -63,7 +63,7 @@ class _Reader:
             ]
             times = batch["timestamp"].cast(pa.int64()).to_pylist()
             for *record, time_us in zip(*columns, times, strict=True):
-                rows.extend(self._rows_of(record, time_us))
+                rows.extend(self.rows_of(record, time_us))
                 if len(rows) >= _ROWS_PER_BATCH:
                     yield self._batch(rows)
                     rows = []
@@ -78,7 +78,8 @@ class _Reader:
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _rows_of(self, record: list[Any], time_us: int) -> Iterator[tuple[Any, ...]]:
+    def rows_of(self, record: list[Any], time_us: int) -> Iterator[tuple[Any, ...]]:
+        """Of one record: key, value, topic, partition and offset."""
         key, data, *position = record
         try:
             document = self._document(data)
@@ -118,6 +119,9 @@ class _Reader:
             return (*_NO_FIELDS, wrong.fault)
         except UnicodeEncodeError:
             return (*_NO_FIELDS, Fault(str(Reason.MALFORMED_JSON), "", "a text holds half a surrogate pair"))
+        except RecursionError:
+            # What could just be read may be too deep to be written again as text.
+            return (*_NO_FIELDS, Fault(str(Reason.MALFORMED_JSON), "", "the value is nested too deeply"))
         return (*found, None)
 
     def _read_fields(self, body: Any) -> list[Any]:
