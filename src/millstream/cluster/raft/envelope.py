@@ -18,6 +18,7 @@ MAX_MESSAGE_BYTES = 1 << 30
 
 _CHECKSUM = Struct(">I")
 _HEADER = Struct(">22sIII")
+_NUMBERS = 1 << 32
 _MAX_OPEN = 4
 
 
@@ -26,11 +27,11 @@ class WrongCluster(BadMessage):
 
 
 def encode_parts(cluster_id: str, number: int, message: Message) -> Iterator[bytes]:
-    """The parts of `message`, which is the connection's `number`th."""
+    """The parts of `message`, which is the sender's `number`th: the number tells which parts belong together."""
     data = encode_message(message)
     count = max(1, -(-len(data) // PART_BYTES))
     for part in range(count):
-        header = _HEADER.pack(cluster_id.encode("ascii"), number, part, count)
+        header = _HEADER.pack(cluster_id.encode("ascii"), number % _NUMBERS, part, count)
         body = data[part * PART_BYTES : (part + 1) * PART_BYTES]
         yield b"".join((_CHECKSUM.pack(crc32c(body, crc32c(header))), header, body))
 

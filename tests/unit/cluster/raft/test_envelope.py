@@ -31,6 +31,14 @@ def test_a_long_message_comes_in_parts_and_others_between_them() -> None:
     assert [assembler.add(part, CLUSTER) for part in rest] == [None, (CLUSTER, LONG)]
 
 
+def test_numbers_begin_again_after_four_bytes_of_them() -> None:
+    assembler = Assembler()
+    for number in range(2**32 - 1, 2**32 + 2):
+        *parts, last = encode_parts(CLUSTER, number, LONG)
+        assert [assembler.add(part, CLUSTER) for part in parts] == [None, None]
+        assert assembler.add(last, CLUSTER) == (CLUSTER, LONG)
+
+
 def test_any_flipped_bit_is_noticed() -> None:
     (part,) = encode_parts(CLUSTER, 1, HEARTBEAT)
     for position in range(len(part)):
