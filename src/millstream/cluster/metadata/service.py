@@ -7,7 +7,13 @@ from typing import TypeVar, cast
 
 from msgspec.structs import replace
 
-from millstream.cluster.metadata.brokers import BrokerHeartbeat, BrokerStanding, FenceBroker, RegisterBroker
+from millstream.cluster.metadata.brokers import (
+    BrokerHeartbeat,
+    BrokerStanding,
+    FenceBroker,
+    RegisterBroker,
+    UnregisterBroker,
+)
 from millstream.cluster.metadata.command_codec import decode_result, encode_command
 from millstream.cluster.metadata.commands import Command, Decision
 from millstream.cluster.metadata.defaults import Defaults, ViewVirtualNodes
@@ -23,7 +29,13 @@ from millstream.cluster.metadata.machine import MetadataMachine, Records, Subscr
 from millstream.cluster.metadata.names import readable_ids
 from millstream.cluster.metadata.partitions import CreatePartitions
 from millstream.cluster.metadata.producer_ids import ProducerIdPool
-from millstream.cluster.metadata.quorum import QuorumChange, QuorumView, ViewQuorum, view_of
+from millstream.cluster.metadata.quorum import (
+    QuorumChange,
+    QuorumView,
+    ViewQuorum,
+    require_majority_without,
+    view_of,
+)
 from millstream.cluster.metadata.records import Endpoint
 from millstream.cluster.metadata.refusals import as_kafka_error
 from millstream.cluster.metadata.topics import CreateTopics
@@ -237,6 +249,11 @@ class MetadataService:
             return cast("Result", view_of(self.quorum.status()))
         if isinstance(asked, QuorumChange):
             await self._change_quorum(asked)
+            # Not by way of the image: this node may have taken itself out.
+            return cast("Result", True)
+        if isinstance(asked, UnregisterBroker):
+            # It ends then, and its vote with it.
+            require_majority_without(asked.broker_id, self.quorum.membership, self.image)
         if isinstance(asked, BrokerHeartbeat):
             self._require_newest(asked)
         if (
@@ -285,13 +302,13 @@ class MetadataService:
     async def _change_quorum(self, change: QuorumChange) -> None:
         try:
             try:
-                await change.carry_out(self.quorum)
+                await change.carry_out(self.quorum, self.image)
             except KafkaError:
                 # Refused by what this node knows of the members.
                 if self._forward is None:
                     raise
                 await self._make_sure_to_lead()
-                await change.carry_out(self.quorum)
+                await change.carry_out(self.quorum, self.image)
         except RaftError as error:
             raise as_kafka_error(error) from error
 

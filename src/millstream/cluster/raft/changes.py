@@ -1,7 +1,7 @@
 """What only an operator asks for: another membership, another leader."""
 
 from millstream.cluster.raft.entries import Entry, EntryKind
-from millstream.cluster.raft.errors import ChangeRefused, NotLeader, TransferInProgress
+from millstream.cluster.raft.errors import ChangeNotYet, ChangeRefused, NotLeader, TransferInProgress
 from millstream.cluster.raft.membership import (
     Change,
     ChangeImpossible,
@@ -42,9 +42,9 @@ def _require_settled(raft: RaftState, leading: Leadership) -> None:
     That could happen with a change still open, or with one that a former leader left undecided.
     """
     if raft.log.membership_index > raft.log.commit_index:
-        raise ChangeRefused("another membership change is under way; try again when it is committed")
+        raise ChangeNotYet("another membership change is under way; try again when it is committed")
     if raft.log.commit_index < leading.first_index:
-        raise ChangeRefused("the leader is new and has committed nothing yet; try again")
+        raise ChangeNotYet("the leader is new and has committed nothing yet; try again")
 
 
 def _require_caught_up(raft: RaftState, leading: Leadership, member: MemberKey) -> None:
@@ -52,7 +52,7 @@ def _require_caught_up(raft: RaftState, leading: Leadership, member: MemberKey) 
     progress = leading.progress[member]
     lag = raft.log.last_index - progress.match_index
     if progress.pace is not Pace.REPLICATE or lag > raft.settings.trailing_entries:
-        raise ChangeRefused(
+        raise ChangeNotYet(
             f"node {member.node_id} has not caught up: {lag} entries behind; try again when it has"
         )
 

@@ -85,11 +85,14 @@ class Raft:
         """The disk refused the last Ready: an only member, whose entries no other member saw, forgets them and goes on
         leading.
 
-        False where others may have seen them, or where this member does not lead yet.
+        False where others may have seen them, as one whose removal is among them has, or where this member does not
+        lead yet.
         """
         raft = self._state
         leading, log = raft.leadership, raft.log
-        if leading is None or log.membership.members != (raft.key,) or log.stable_index < leading.first_index:
+        if leading is None or log.membership.members != (raft.key,):
+            return False
+        if log.stable_index < max(leading.first_index, log.membership_index):
             return False
         log.forget_unwritten()
         leading.uncommitted_bytes = 0

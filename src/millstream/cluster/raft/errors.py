@@ -31,6 +31,10 @@ class ChangeRefused(RaftError):
     """The membership stays as it is, for the reason in the message."""
 
 
+class ChangeNotYet(ChangeRefused):
+    """The same change may be made a moment later."""
+
+
 class ProposalLost(RaftError):
     """Another leader's entry took the place of the proposal: it will never be committed."""
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from millstream.cluster.metadata.brokers import BrokerHeartbeat, RegisterBroker
+from millstream.cluster.metadata.brokers import BrokerHeartbeat, RegisterBroker, UnregisterBroker
 from millstream.cluster.metadata.command_codec import decode_command, encode_refusal, encode_result
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.directory import create_replica, open_replica
@@ -309,6 +309,34 @@ def test_a_controller_that_was_deposed_does_not_say_who_has_a_vote(
             with pytest.raises(KafkaError) as caught:
                 await asked
             assert caught.value.code is ErrorCode.NOT_CONTROLLER
+
+    run(story)
+
+
+@pytest.mark.parametrize("change", [RemoveVoter, UnregisterBroker])
+def test_no_node_goes_without_which_the_voters_that_are_up_are_no_majority(
+    tmp_path: Path, change: type[RemoveVoter] | type[UnregisterBroker]
+) -> None:
+    async def story() -> None:
+        async with three(tmp_path) as board:
+            await board.leader()
+            await register_all(board)
+            stops = BrokerHeartbeat(3, board.services[3].broker_epoch, wants_to_stop=True, sequence=1)
+            await board.services[1].submit(stops)
+            with pytest.raises(KafkaError, match=r"no majority of the voters is left.*: 3;"):
+                await board.services[1].submit(change(2))
+            await board.services[1].submit(change(3))
+
+    run(story)
+
+
+def test_a_controller_that_is_taken_out_says_that_it_was_done(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with three(tmp_path) as board:
+            old = await board.leader()
+            await register_all(board)
+            assert await board.services[old].submit(RemoveVoter(old))
+            await board.leader(old)
 
     run(story)
 

@@ -8,7 +8,7 @@ from millstream.cluster.raft import messages as m
 from millstream.cluster.raft.core import Raft
 from millstream.cluster.raft.entries import Entry, EntryKind, HardState, Restored, first_snapshot
 from millstream.cluster.raft.errors import NotLeader, TooMuchUncommitted
-from millstream.cluster.raft.membership import MemberKey, Membership
+from millstream.cluster.raft.membership import Change, ChangeKind, MemberKey, Membership
 from millstream.cluster.raft.messages import Ready
 from millstream.cluster.raft.state import RaftSettings, Role
 from millstream.runtime.invariant import InvariantViolation
@@ -38,8 +38,8 @@ def settle(raft: Raft) -> list[m.Message]:
     return sent
 
 
-def leader(settings: RaftSettings | None = None) -> Raft:
-    raft = member(settings=settings)
+def leader(*voters: MemberKey, settings: RaftSettings | None = None) -> Raft:
+    raft = member(*voters, settings=settings)
     raft.campaign()
     settle(raft)
     raft.step(m.PreVoteReply(TWO, ONE, 2, True))
@@ -135,7 +135,7 @@ def test_advance_without_a_write_is_a_mistake() -> None:
 
 
 def test_uncommitted_bytes_are_bounded_and_freed_by_commits() -> None:
-    raft = leader(RaftSettings(max_uncommitted_bytes=200))
+    raft = leader(settings=RaftSettings(max_uncommitted_bytes=200))
     last = raft.propose(b"x" * 500)
     with pytest.raises(TooMuchUncommitted):
         raft.propose(b"y")
@@ -146,7 +146,7 @@ def test_uncommitted_bytes_are_bounded_and_freed_by_commits() -> None:
 
 
 def test_bytes_in_flight_to_a_follower_are_bounded() -> None:
-    raft = leader(RaftSettings(max_inflight_bytes=300, max_append_bytes=100))
+    raft = leader(settings=RaftSettings(max_inflight_bytes=300, max_append_bytes=100))
     settle(raft)
     for _ in range(50):
         raft.propose(b"x" * 40)
@@ -229,6 +229,21 @@ def test_a_leader_whose_disk_takes_nothing_can_resign() -> None:
     raft.resign()
     assert raft.state.role is Role.FOLLOWER
     assert take(raft).aborted_reads == (UUID(int=1),)
+
+
+def test_what_the_other_member_saw_is_not_taken_back_with_its_removal() -> None:
+    """A full disk refuses both in one write. The other may have the entry: nothing else may come in its place."""
+    raft = leader(ONE, TWO)
+    entry = raft.propose(b"x")
+    raft.propose_change(Change(ChangeKind.REMOVE, TWO))
+    assert [each.entries for each in take(raft).messages if isinstance(each, m.AppendRequest)] == [(entry,)]
+    assert not raft.take_back_unwritten()
+    assert raft.state.log.last_index == entry.index + 1
+    raft.advance()
+    settle(raft)
+    raft.propose(b"y")
+    take(raft)
+    assert raft.take_back_unwritten(), "the other is out, and saw nothing of this"
 
 
 def test_a_follower_that_lost_what_it_acknowledged_is_sent_it_again() -> None:
