@@ -47,10 +47,15 @@ class FollowerProgress(msgspec.Struct):
 
 
 class PendingChange(msgspec.Struct, frozen=True):
-    """An in-sync set that the controller was asked for, on top of the state with that partition epoch."""
+    """An in-sync set that the controller was asked for, on top of the state with that partition epoch.
+
+    `broker_epochs` are those in which the members were seen when it was proposed: one that has registered again since
+    may have less than it had.
+    """
 
     isr: tuple[int, ...]
     partition_epoch: int
+    broker_epochs: tuple[int, ...]
 
 
 class LeaderState:
@@ -242,22 +247,21 @@ class LeaderState:
         starts = [each.log_start_offset for broker, each in self._followers.items() if broker in brokers]
         return min([own_start, *starts])
 
-    def propose(self, *, joining: Iterable[int] = (), leaving: Iterable[int] = ()) -> PendingChange:
+    def propose(
+        self, own_epoch: int = UNKNOWN, *, joining: Iterable[int] = (), leaving: Iterable[int] = ()
+    ) -> PendingChange:
         """Ask for a change; the caller takes it to the controller and must not ask for another before it is decided."""
         invariant(self.pending is None, "another change of the in-sync set is under way")
         gone = set(leaving)
         isr = (*(each for each in self.isr if each not in gone), *joining)
-        self.pending = PendingChange(isr, self.partition_epoch)
+        epochs = tuple(own_epoch if each == self.me else self._epoch_of(each) for each in isr)
+        self.pending = PendingChange(isr, self.partition_epoch, epochs)
         return self.pending
 
     def clear_pending(self, change: PendingChange) -> None:
         """The change was made, or will not be: nothing is waited for any more."""
         if self.pending is change:
             self.pending = None
-
-    def broker_epochs(self, isr: Iterable[int], own_epoch: int) -> tuple[tuple[int, int], ...]:
-        """Members with the epochs in which they were seen fetching."""
-        return tuple((each, own_epoch if each == self.me else self._epoch_of(each)) for each in isr)
 
     def _epoch_of(self, broker_id: int) -> int:
         follower = self._followers.get(broker_id)

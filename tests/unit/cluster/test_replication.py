@@ -267,7 +267,21 @@ def test_epochs_of_members_are_those_they_fetched_in(fetches: list[int]) -> None
     for number, follower in enumerate(fetches):
         state.follower_fetched(follower, 0, 0, 1.0, broker_epoch=100 + number)
     last = {follower: 100 + number for number, follower in enumerate(fetches)}
-    assert dict(state.broker_epochs((1, 2, 3), 7)) == {1: 7, 2: last.get(2, -1), 3: last.get(3, -1)}
+    change = state.propose(7)
+    assert dict(zip(change.isr, change.broker_epochs, strict=True)) == {
+        1: 7,
+        2: last.get(2, -1),
+        3: last.get(3, -1),
+    }
+
+
+def test_who_registers_again_is_not_taken_in_for_what_it_had_before() -> None:
+    """The change may be asked for again: it says in which life the replica had all, not in which it is now."""
+    state = leader(isr=(1, 2))
+    state.follower_fetched(3, 10, 10, 1.0, broker_epoch=100)
+    change = state.propose(7, joining=[3])
+    state.follower_fetched(3, 4, 10, 2.0, broker_epoch=101)
+    assert (state.pending, change.isr, change.broker_epochs) == (change, (1, 2, 3), (7, -1, 100))
 
 
 def epochs_of(log: list[int]) -> LeaderEpochs:

@@ -116,7 +116,7 @@ class InSyncSets:
         ]
         if not leaving and not joining and not (state.is_move_ready and state.may_end_move):
             return []
-        change = state.propose(joining=joining, leaving=leaving)
+        change = state.propose(self._metadata.broker_epoch, joining=joining, leaving=leaving)
         return [(partition, state, change)]
 
     def _is_eligible(self, state: LeaderState, broker_id: int) -> bool:
@@ -149,7 +149,7 @@ class InSyncSets:
                     UUID(bytes=partition.topic_id),
                     partition.index,
                     state.leader_epoch,
-                    state.broker_epochs(change.isr, metadata.broker_epoch),
+                    tuple(zip(change.isr, change.broker_epochs, strict=True)),
                     change.partition_epoch,
                     state.may_end_move,
                 )

@@ -3,6 +3,7 @@
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import replace
 
 from millstream.cluster.metadata.brokers import registered
 from millstream.cluster.metadata.commands import Decision, NewId
@@ -71,6 +72,10 @@ class ChangeInSyncSets(msgspec.Struct, frozen=True):
     ) -> InSyncResult:
         p = topic.partitions[change.index]
         error = self._refusal(image, p, change)
+        if error is ErrorCode.INELIGIBLE_REPLICA:
+            # The leader counts on its not being made: an earlier attempt, which may come yet, must fail as well.
+            refused = replace(p, partition_epoch=p.partition_epoch + 1)
+            records.append(partition_changed(topic.topic_id, refused))
         if error is not ErrorCode.NONE:
             return InSyncResult(error)
         isr = tuple(broker for broker, _ in change.isr)

@@ -35,7 +35,7 @@ def change(cluster: Cluster, *isr: int) -> InSyncChange:
 def error_of(cluster: Cluster, wanted: InSyncChange, sender: int = 2) -> ErrorCode:
     command = ChangeInSyncSets(sender, cluster.image.brokers[sender].epoch, (wanted,))
     decision = command.decide(cluster.image, uuid.uuid4)
-    assert not decision.records or decision.result[0].error == 0
+    assert not decision.records or decision.result[0].error in (0, ErrorCode.INELIGIBLE_REPLICA)
     return ErrorCode(decision.result[0].error)
 
 
@@ -86,6 +86,16 @@ def test_a_member_of_an_earlier_life_is_refused(cluster: Cluster) -> None:
 def test_a_member_on_its_way_out_is_refused(cluster: Cluster) -> None:
     cluster.beat(1, wants_to_stop=True)
     assert error_of(cluster, change(cluster, 2, 1)) is ErrorCode.INELIGIBLE_REPLICA
+
+
+def test_what_was_refused_is_not_made_by_an_earlier_attempt_that_comes_later(cluster: Cluster) -> None:
+    """The leader was told that the change is not made, and commits without the replica from then on."""
+    attempt = ChangeInSyncSets(2, cluster.image.brokers[2].epoch, (change(cluster, 2, 3, 1),))
+    cluster.fence(1)
+    assert cluster.do(attempt)[0].error == ErrorCode.INELIGIBLE_REPLICA
+    cluster.beat(1)
+    assert cluster.do(attempt)[0].error == ErrorCode.INVALID_UPDATE_VERSION
+    assert cluster.partition().isr == (2, 3)
 
 
 def test_unknown_partitions_and_topics(cluster: Cluster) -> None:
