@@ -12,6 +12,7 @@ from millstream.runtime.sometimes import sometimes
 from millstream.storage.flush import FlushTicket, Unsynced
 from millstream.storage.identity import Identity
 from millstream.storage.layout import CUT_FILE, TRUNCATION_FILE
+from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.log_directory import LogDirectory
 from millstream.storage.log_health import LogHealth, LogWork, NoRoom
 from millstream.storage.log_reader import LogRead, LogReader
@@ -231,8 +232,17 @@ class LocalLog:
         except OSError as error:
             raise self.health.read_failed(error) from error
 
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        return self.epochs.end_offset(epoch, self.log_end_offset)
+    def end_offset_for_epoch(self, epoch: int, leader_epoch: int) -> tuple[int, int]:
+        """The largest epoch at or below `epoch`, and where it ended, for a leader of `leader_epoch`.
+
+        It begins at the log's end, though nothing notes it before something is written: an epoch before it that has
+        no records is no unknown one, for which a reader would take all that it read for lost.
+        """
+        epochs, end = self.epochs, self.log_end_offset
+        if epochs.latest < leader_epoch:
+            epochs = LeaderEpochs(epochs.entries)
+            epochs.assign(leader_epoch, end)
+        return epochs.end_offset(epoch, end)
 
     # -- the start of the log
 

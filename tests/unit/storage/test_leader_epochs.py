@@ -92,4 +92,20 @@ def test_a_log_writes_its_epochs_with_the_flush_that_covers_their_first_records(
     append(log, batch_of([b"c"]), leader_epoch=4)
     flush(log)
     assert log.disk.read(path) == b"0\n2\n3 0\n4 2\n"
-    assert log.end_offset_for_epoch(3) == (3, 2)
+    assert log.end_offset_for_epoch(3, 4) == (3, 2)
+
+
+def test_an_epoch_without_records_ended_where_the_one_before_it_did() -> None:
+    """A single node that is killed leads in a new epoch each time; who waits at the end has read nothing in it."""
+    log = new_log()
+    assert [log.end_offset_for_epoch(epoch, 4) for epoch in (-1, 3, 4, 5)] == [
+        (-1, -1),
+        (3, 0),
+        (4, 0),
+        (-1, -1),
+    ]
+    append(log, batch_of([b"a", b"b"]), leader_epoch=4)
+    assert log.end_offset_for_epoch(5, 4) == (-1, -1), "it is not known to be one"
+    expected = [(3, 0), (4, 2), (4, 2), (4, 2), (7, 2), (-1, -1)]
+    assert [log.end_offset_for_epoch(epoch, 7) for epoch in range(3, 9)] == expected
+    assert log.epochs.entries == [(4, 0)]

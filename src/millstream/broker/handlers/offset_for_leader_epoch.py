@@ -38,7 +38,7 @@ def _answer(partitions: Partitions, topic: str, wanted: OffsetForLeaderPartition
         partition.check_epoch(wanted.current_leader_epoch)
         if partition.log.offline is not None:
             raise partition.log.offline
-        epoch, end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)
+        epoch, end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch, partition.leader_epoch)
     except KafkaError as failure:
         error = failure.code
     return EpochEndOffset(
