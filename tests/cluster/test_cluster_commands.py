@@ -129,6 +129,11 @@ def test_leaders_move_away_from_a_dead_node_and_back_on_request(up: Up) -> None:
         lambda done: done.returncode == 1 and b"PREFERRED_LEADER_NOT_AVAILABLE" in done.stderr,
         "no election",
     )
+    eventually(
+        lambda: others.run("cluster", "rebalance", "--leaders"),
+        lambda done: done.returncode == 1 and b"PREFERRED_LEADER_NOT_AVAILABLE" in done.stderr,
+        "no election",
+    )
     assert others.json("cluster", "reassign") == []
     assert "no other live broker" in others.fails("cluster", "remove", str(victim), "--yes")
 

@@ -13,11 +13,12 @@ from millstream.cli.cluster_replicas import (
     Throttle,
     VirtualNodes,
     check_placement,
+    fail_where_not_elected,
     move_replicas,
     parse_rate,
     show_moves,
 )
-from millstream.cli.errors import CommandError, ExitCode, UsageError
+from millstream.cli.errors import CommandError, UsageError
 from millstream.cli.options import AsJson, Yes, confirm
 from millstream.cli.target import Target, on_cluster
 from millstream.cluster.placement import VIRTUAL_NODES
@@ -157,10 +158,7 @@ def drain(
         failed = elect_leaders(cluster, places).failed if moves else []
     text = f"node {node}: {len(moves)} partitions {'led by others' if leaders else 'moved to others'}"
     output.outcome({"node": node, "moved": len(moves), "still_led": len(failed)}, text, as_json=as_json)
-    for topic, index, reason in failed:
-        output.note(f"{topic}:{index}: {reason}")
-    if failed:
-        raise typer.Exit(ExitCode.FAILURE)
+    fail_where_not_elected(failed)
 
 
 @on_cluster

@@ -83,13 +83,19 @@ def rebalance(
             show_moves(moves, as_json)
             return
         is_done = move_replicas(cluster, moves, rate, None if no_wait else timeout)
-        elected = elect_leaders(cluster, None).elected if is_done else []
+        elected, failed = elect_leaders(cluster, None) if is_done else ([], [])
     state = "moved" if is_done else "on their way"
     output.outcome(
-        {"moves": [each.as_document() for each in moves], "done": is_done, "elected": len(elected)},
+        {
+            "moves": [each.as_document() for each in moves],
+            "done": is_done,
+            "elected": len(elected),
+            "not_elected": len(failed),
+        },
         f"{len(moves)} partitions {state}, {len(elected)} given back to their preferred leaders",
         as_json=as_json,
     )
+    fail_where_not_elected(failed)
 
 
 @on_cluster
@@ -135,10 +141,7 @@ def elect(
         )
     else:
         output.line(f"{len(elected)} leaders elected")
-        for topic, index, reason in failed:
-            output.note(f"{topic}:{index}: {reason}")
-    if failed:
-        raise typer.Exit(ExitCode.FAILURE)
+    fail_where_not_elected(failed)
 
 
 @on_cluster
@@ -256,6 +259,19 @@ def move_replicas(
     finally:
         progress.clear()
     return timeout is not None or not moves
+
+
+def fail_where_not_elected(failed: Sequence[tuple[str, int, str]]) -> None:
+    """Ends the command where partitions did not get the leader that was wanted."""
+    if not failed:
+        return
+    for topic, index, reason in failed:
+        output.note(f"{topic}:{index}: {reason}")
+    output.note(
+        f"partitions without the leader that was wanted: {len(failed)}. `millstream cluster status` shows which nodes "
+        "are away or behind; give the command again when they are back and in sync"
+    )
+    raise typer.Exit(ExitCode.FAILURE)
 
 
 def show_moves(moves: "Sequence[Move]", as_json: bool) -> None:
