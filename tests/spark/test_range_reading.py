@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
+from crc32c import crc32c
 
 pytest.importorskip("numba", reason="the `spark` extra is not installed")
 pytest.importorskip("pyarrow", reason="the `spark` extra is not installed")
@@ -17,12 +18,15 @@ from millstream.client.wire.requests import EARLIEST, LATEST
 from millstream.client.wire.settings import ClusterSettings
 from millstream.protocol.compression import Compression
 from millstream.protocol.errors import ErrorCode
+from millstream.protocol.record_batch import CRC_START, HEADER, read_header
 from millstream.protocol.records import Record, encode_batch
-from millstream.spark.columns import BadRecords
+from millstream.spark.columns import BadRecords, UnreadableBatch
 from millstream.spark.errors import DataLoss
 from millstream.spark.fetching import RangeReader
 from millstream.spark.ranges import OffsetRange
 from support.node import NodeProcess
+from support.raw_client import RawClient, batch_of, garbage_batch
+from support.raw_client import produce as send
 from support.topics import admin_for, create_topic
 
 
@@ -166,6 +170,30 @@ def test_a_deleted_topic_fails_or_has_no_rows(
     with pytest.raises(DataLoss, match="does not exist any more"):
         read(cluster, topic, 0, 10)
     assert read(cluster, topic, 0, 10, fail=False) == []
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+def test_a_batch_that_cannot_be_read_fails_or_is_passed_over(
+    broker: NodeProcess, cluster: Cluster, topic: str, codec: Compression
+) -> None:
+    with RawClient(broker.bootstrap) as client:
+        for sent in (batch_of(b"a"), garbage_batch(codec), batch_of(b"b"), uncounted_batch()):
+            assert not send(client, topic, sent).error_code
+    with pytest.raises(
+        UnreadableBatch, match=r"batch at offset [14] .*cannot be read: .*\. Set failOnDataLoss to false"
+    ):
+        read(cluster, topic, 0, 5)
+    assert [row["offset"] for row in read(cluster, topic, 0, 5, fail=False)] == [0, 3]
+
+
+def uncounted_batch() -> bytes:
+    """Sound from outside, with fewer bytes than as many records need as it claims."""
+    batch = bytearray(batch_of(b"v"))
+    count = 2_000_000_000
+    header = read_header(batch)._replace(record_count=count, last_offset_delta=count - 1)
+    HEADER.pack_into(batch, 0, *header)
+    HEADER.pack_into(batch, 0, *header._replace(crc=crc32c(bytes(batch[CRC_START:]))))
+    return bytes(batch)
 
 
 def test_a_broker_that_restarts_is_waited_for(

@@ -29,6 +29,10 @@ SCHEMA_WITH_HEADERS = pa.schema([*_FIELDS, pa.field("headers", HEADERS_TYPE)])
 
 
 class BadRecords(SourceError):
+    """What came is no sound batch; another replica may have one."""
+
+
+class UnreadableBatch(BadRecords):
     """A batch whose records cannot be read as its header promises."""
 
 
@@ -94,7 +98,7 @@ class Columns:
                 values.offsets, values.valid, values.data, spans,
             )  # fmt: skip
             if status != kernels.OK:
-                raise BadRecords(
+                raise UnreadableBatch(
                     f"the batch at offset {head.base_offset} of {self.topic}-{self.partition} cannot be read: "
                     f"{kernels.REASONS[status]}"
                 )

@@ -20,7 +20,7 @@ from millstream.protocol.compression import Compression, DecompressionError, dec
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.record_batch import CRC_START, HEADER_SIZE, MAGIC, BatchHeader, read_header
 from millstream.protocol.varint import INT64_BYTES, read_varint
-from millstream.spark.columns import BadRecords, Columns, OpenBatch
+from millstream.spark.columns import BadRecords, Bytes, Columns, OpenBatch, UnreadableBatch
 from millstream.spark.errors import DataLoss, SourceError
 from millstream.spark.ranges import OffsetRange
 
@@ -31,6 +31,7 @@ ROWS_PER_BATCH = 10_000
 # Together with the largest batch this stays below what Arrow's 32-bit positions can reach.
 _BYTES_PER_BATCH = 64 * 1024 * 1024
 _LARGEST_UNPACKED = 1 << 30
+_SMALLEST_RECORD = 7
 # Leaders and new topics are unknown to some brokers for a moment; a deleted topic stays unknown.
 _GONE_AFTER_S = 5.0
 
@@ -104,14 +105,35 @@ class RangeReader:
         group: list[OpenBatch] = []
         rows = size = 0
         for header, body in chosen:
-            group.append(self._opened(header, body))
+            try:
+                opened = self._opened(header, body)
+            except UnreadableBatch as error:
+                self._pass_over(error)
+                continue
+            group.append(opened)
             rows += header.record_count
-            size += group[-1].end
+            size += opened.end
             if rows >= ROWS_PER_BATCH or size >= _BYTES_PER_BATCH:
-                yield self._columns.build(group, low, high)
+                yield from self._built(group, low, high)
                 group, rows, size = [], 0, 0
         if rows:
+            yield from self._built(group, low, high)
+
+    def _built(self, group: list[OpenBatch], low: int, high: int) -> Iterator[pa.RecordBatch]:
+        try:
             yield self._columns.build(group, low, high)
+        except UnreadableBatch as error:
+            if len(group) == 1:
+                self._pass_over(error)
+                return
+            for each in group:
+                yield from self._built([each], low, high)
+
+    def _pass_over(self, error: UnreadableBatch) -> None:
+        """Its checksum is right: the producer sent it so, and it stays as it is however often it is read."""
+        if self._fail_on_data_loss:
+            raise UnreadableBatch(f"{error}. Set failOnDataLoss to false to go on without it") from None
+        log.warning("%s; going on without it as failOnDataLoss is false", error)
 
     def _send(self) -> None:
         assert self._connection is not None
@@ -197,16 +219,27 @@ class RangeReader:
         if not header.record_count:
             return OpenBatch(header, np.empty(0, np.uint8), 0, 0)
         if header.codec == Compression.NONE:
-            return OpenBatch(header, np.frombuffer(body, np.uint8), 0, len(body))
+            return self._counted(header, np.frombuffer(body, np.uint8))
         if header.codec > Compression.ZSTD:
-            raise BadRecords(
+            raise UnreadableBatch(
                 f"{self._range}: compression codec {header.codec} at offset {header.base_offset} is unknown"
             )
         try:
             data = decompress(Compression(header.codec), body, _LARGEST_UNPACKED)
         except DecompressionError as error:
-            raise BadRecords(f"{self._range}: the batch at offset {header.base_offset}: {error}") from None
-        return OpenBatch(header, np.frombuffer(data, np.uint8), 0, len(data))
+            raise UnreadableBatch(
+                f"{self._range}: the batch at offset {header.base_offset} cannot be read: {error}"
+            ) from None
+        return self._counted(header, np.frombuffer(data, np.uint8))
+
+    def _counted(self, header: BatchHeader, data: Bytes) -> OpenBatch:
+        """Columns are made for as many records as the header claims: there must be room for them in the bytes."""
+        if not 0 < header.record_count * _SMALLEST_RECORD <= len(data):
+            raise UnreadableBatch(
+                f"{self._range}: the batch at offset {header.base_offset} cannot be read: it claims "
+                f"{header.record_count} records in {len(data)} bytes"
+            )
+        return OpenBatch(header, data, 0, len(data))
 
     def _nothing_came(self, reply: FetchReply, size: int) -> None:
         """A batch larger than a fetch, the end of the log, or offsets that compaction took away."""
