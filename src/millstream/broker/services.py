@@ -92,6 +92,7 @@ class Services:
             ),
             clock,
             lambda: logs.writability.can_write,
+            self._long_work.pause,
         )
         host.add(CoordinatorKind.GROUP, lambda: self.groups.definition)
         host.add(CoordinatorKind.SHARE, self._share_state)

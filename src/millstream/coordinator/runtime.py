@@ -1,7 +1,7 @@
 """The partitions of one internal topic that this node coordinates."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
 from millstream.coordinator.decision import CoordinatorLog, NotDecided, Request, StateMachine
@@ -18,8 +18,8 @@ _DEFAULT_LIMITS = ShardLimits()
 class CoordinatorRuntime(Generic[M]):
     """One state machine per led partition: events of a partition are serial, partitions are independent.
 
-    `new_machine(partition)` builds an empty machine, `open_log(partition)` gives the partition's log, and
-    `perform(partition, effect)` brings about what a machine has decided.
+    `new_machine(partition)` builds an empty machine, `open_log(partition)` gives the partition's log,
+    `perform(partition, effect)` brings about what a machine has decided, and `pause` waits for a turn of the loop.
     """
 
     def __init__(
@@ -29,6 +29,7 @@ class CoordinatorRuntime(Generic[M]):
         open_log: Callable[[int], CoordinatorLog],
         clock: Clock,
         perform: Callable[[int, Any], None],
+        pause: Callable[[], Awaitable[None]],
         limits: ShardLimits = _DEFAULT_LIMITS,
     ) -> None:
         self.topic = topic
@@ -36,6 +37,7 @@ class CoordinatorRuntime(Generic[M]):
         self._open_log = open_log
         self._time = SteadyTime(clock)
         self._perform = perform
+        self._pause = pause
         self._limits = limits
         self._shards: dict[int, Shard[M]] = {}
 
@@ -67,6 +69,7 @@ class CoordinatorRuntime(Generic[M]):
             self._time,
             self._limits,
             lambda effect: self._perform(partition, effect),
+            self._pause,
         )
         self._shards[partition] = shard
         return shard.load()

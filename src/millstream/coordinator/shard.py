@@ -6,7 +6,7 @@ docs/decisions/coordinator-runtime.md says why decisions run ahead of the log an
 
 import asyncio
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -26,7 +26,7 @@ from millstream.observability.logs import get_logger
 from millstream.protocol.compression import Compression
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import CONTROL_BIT, read_header
-from millstream.protocol.records import Record, decode_records, encode_batch
+from millstream.protocol.records import Record, encode_batch, iter_records
 from millstream.runtime.clock import SteadyTime
 
 A = TypeVar("A")
@@ -34,7 +34,9 @@ M = TypeVar("M", bound=StateMachine[Any, Any, Any, Any])
 
 _log = get_logger(__name__)
 
-_RECORDS_BETWEEN_YIELDS = 2_000
+# Records, or batches without any, that are replayed in one turn of the loop; a batch is opened in pieces for as many.
+_REPLAYED_AT_ONCE = 200
+_PIECE_BYTES = 16 * 1024
 _DECODE_LIMIT_BYTES = 256 * 1024 * 1024
 _LONGEST_PAUSE_MS = 30_000
 
@@ -66,14 +68,16 @@ class Shard(Generic[M]):
         time: SteadyTime,
         limits: ShardLimits,
         perform: Callable[[Any], None],
+        pause: Callable[[], Awaitable[None]],
     ) -> None:
-        """`perform` is given each effect when it may start."""
+        """`perform` is given each effect when it may start, `pause` waits for the next turn of long work."""
         self._name = name
         self._log = log
         self._new_machine = new_machine
         self._time = time
         self._limits = limits
         self._perform = perform
+        self._pause = pause
         self.machine = new_machine()
         self._rounds: Rounds[Any, Any] = Rounds(limits.batch_bytes)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
@@ -252,18 +256,21 @@ class Shard(Generic[M]):
             self._load_failed(error)
 
     async def _replay(self, machine: M) -> None:
-        replayed = 0
+        for number, record in enumerate(self._records()):
+            # Before the first one too: many partitions may be taken up at once.
+            if number % _REPLAYED_AT_ONCE == 0:
+                await self._pause()
+            decoded = machine.decode(record.key or b"", record.value) if record is not None else None
+            if record is not None and decoded is not None:
+                machine.replay(decoded)
+                machine.stored(decoded, record.offset)
+
+    def _records(self) -> Iterator[Record | None]:
+        """None at each batch, for it may hold none."""
         for batch in self._log.read_from(-1):
-            if read_header(memoryview(batch)).attributes & CONTROL_BIT:
-                continue
-            for record in decode_records(batch, _DECODE_LIMIT_BYTES):
-                decoded = machine.decode(record.key or b"", record.value)
-                if decoded is not None:
-                    machine.replay(decoded)
-                    machine.stored(decoded, record.offset)
-                replayed += 1
-                if replayed % _RECORDS_BETWEEN_YIELDS == 0:
-                    await asyncio.sleep(0)
+            yield None
+            if not read_header(memoryview(batch)).attributes & CONTROL_BIT:
+                yield from iter_records(batch, _DECODE_LIMIT_BYTES, _PIECE_BYTES)
 
     def _load_failed(self, error: Exception) -> None:
         """Tried again by itself: sessions must end on time, even without a request."""

@@ -13,6 +13,7 @@ import msgspec
 from crc32c import crc32c
 
 from millstream.protocol.compression import (
+    PIECE_BYTES,
     Buffer,
     Compression,
     DecompressionError,
@@ -89,10 +90,13 @@ def check_record_count(header: BatchHeader, most: int) -> None:
         raise TooLargeUnpacked(f"a batch of {header.record_count} records; at most {most} are opened")
 
 
-def iter_records(batch: memoryview | bytes | bytearray, limit: int) -> Iterator[Record]:
+def iter_records(
+    batch: memoryview | bytes | bytearray, limit: int, piece_bytes: int = PIECE_BYTES
+) -> Iterator[Record]:
     """As `decode_records`, with a piece of them in memory at a time; what is wrong is found when it is reached."""
     header, pieces = unpack_batch(batch, limit)
-    for count, window in record_windows(header, pieces):
+    cut = (each[at : at + piece_bytes] for each in pieces for at in range(0, len(each), piece_bytes))
+    for count, window in record_windows(header, cut):
         try:
             yield from _decode(header._replace(record_count=count), window)
         except IndexError:

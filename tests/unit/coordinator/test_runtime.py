@@ -28,7 +28,13 @@ def run(
     async def main() -> None:
         log = MemoryLog()
         runtime: Runtime = CoordinatorRuntime(
-            "__t", lambda _: CountingMachine(), lambda _: log, SystemClock(), perform, limits or ShardLimits()
+            "__t",
+            lambda _: CountingMachine(),
+            lambda _: log,
+            SystemClock(),
+            perform,
+            lambda: asyncio.sleep(0),
+            limits or ShardLimits(),
         )
         loading = runtime.elect(0)
         assert loading is not None
@@ -152,7 +158,12 @@ def test_a_log_that_takes_nothing_is_not_read_again_at_once() -> None:
         log = MemoryLog()
         log.failures = [KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)] * 100
         runtime: Runtime = CoordinatorRuntime(
-            "__t", lambda _: Owing(), lambda _: log, SimulatedClock(loop), lambda *_: None, ShardLimits()
+            "__t",
+            lambda _: Owing(),
+            lambda _: log,
+            SimulatedClock(loop),
+            lambda *_: None,
+            lambda: asyncio.sleep(0),
         )
         runtime.elect(0)
         await asyncio.sleep(60)
@@ -234,6 +245,36 @@ def test_a_restart_reads_the_log_and_skips_control_batches_and_unknown_records()
         assert await runtime.submit(0, Get("a")) == 5
 
     run(story)
+
+
+def test_a_log_is_read_in_slices_with_a_turn_for_others_after_each() -> None:
+    machines: list[CountingMachine] = []
+    replayed: list[int] = []
+
+    def new_machine(_partition: int) -> CountingMachine:
+        machines.append(CountingMachine())
+        return machines[-1]
+
+    async def pause() -> None:
+        replayed.append(len(machines[-1].offsets))
+
+    async def main() -> None:
+        log = MemoryLog()
+        empty = encode_batch([Record(0, 0, b"a", b"1")], codec=Compression.NONE, control=True)
+        one = encode_batch([Record(n, 0, b"a", b"1") for n in range(1_000)], codec=Compression.NONE)
+        log.batches = [one, *[empty] * 1_000]
+        runtime: Runtime = CoordinatorRuntime(
+            "__t", new_machine, lambda _: log, SystemClock(), lambda *_: None, pause
+        )
+        loading = runtime.elect(0)
+        assert loading is not None
+        await loading
+        assert await runtime.submit(0, Get("a")) == 1_000
+        runtime.close()
+
+    asyncio.run(main())
+    # A batch counts too, whatever it holds.
+    assert replayed == [0, 199, 399, 599, 799, 999, *[1_000] * 5]
 
 
 def test_whoever_waits_when_the_partition_moves_is_told_so() -> None:

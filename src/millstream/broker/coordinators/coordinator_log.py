@@ -10,7 +10,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import CorruptBatch, read_header
 from millstream.runtime.clock import Clock
 
-_READ_BYTES = 1024 * 1024
+_READ_BYTES = 64 * 1024
 
 
 class _Acknowledgement:
@@ -79,6 +79,9 @@ class PartitionCoordinatorLog:
 
     def read_from(self, offset: int) -> Iterator[memoryview]:
         log = self._partition.log
+        if log.offline is not None:
+            # Without its files it looks like one in which nothing was ever written.
+            raise log.offline
         position = max(offset, log.log_start_offset)
         while position < log.log_end_offset:
             try:

@@ -4,7 +4,7 @@ A kind is a definition that is added by name. A coordinator is loaded when this 
 when it is first asked: so sessions end on time after a failover, and the next request finds it loaded.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from millstream.broker.coordinators.coordinator_log import CoordinatorLogs
@@ -31,6 +31,7 @@ class CoordinatorHost:
         logs: CoordinatorLogs,
         clock: Clock,
         can_write: Callable[[], bool],
+        pause: Callable[[], Awaitable[None]],
     ) -> None:
         self._metadata = metadata
         self._defaults = defaults
@@ -38,6 +39,7 @@ class CoordinatorHost:
         self._logs = logs
         self._clock = clock
         self._can_write = can_write
+        self._pause = pause
         self._definitions: dict[CoordinatorKind, Callable[[], Definition[Any]]] = {}
         self._hosted: dict[CoordinatorKind, Hosted[Any]] = {}
         self._is_running = False
@@ -64,7 +66,7 @@ class CoordinatorHost:
                     ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this node keeps no coordinators in {kind.value}"
                 )
             hosted = self._hosted[kind] = Hosted(
-                define(), self, self._partitions, self._logs, self._clock, self._can_write
+                define(), self, self._partitions, self._logs, self._clock, self._can_write, self._pause
             )
             if self._is_running:
                 hosted.follow_leaders()

@@ -1,7 +1,7 @@
 """One kind of coordinator on this node: a machine for each partition of its internal topic that is led here."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from millstream.broker.coordinators.coordinator_log import CoordinatorLogs
@@ -40,6 +40,7 @@ class Hosted(Generic[M]):
         logs: CoordinatorLogs,
         clock: Clock,
         can_write: Callable[[], bool],
+        pause: Callable[[], Awaitable[None]],
     ) -> None:
         self._definition = definition
         self.topic = definition.topic.name
@@ -53,6 +54,7 @@ class Hosted(Generic[M]):
             lambda index: logs.open(partitions.find(self.topic, index)),
             clock,
             definition.perform,
+            pause,
         )
 
     # -- where a key is kept

@@ -42,13 +42,13 @@ _Partitions = Annotated[PartitionSet, mapped(array(row(UUID_KIND, array(INT32)))
 _Names = Annotated[frozenset[str], mapped(array(STRING), sorted, frozenset)]
 
 
-class OffsetKey(msgspec.Struct, frozen=True):
+class OffsetKey(msgspec.Struct, frozen=True, gc=False):
     group_id: str
     topic: str
     partition: Int32
 
 
-class CommittedOffset(msgspec.Struct, frozen=True):
+class CommittedOffset(msgspec.Struct, frozen=True, gc=False):
     offset: Int64
     leader_epoch: Annotated[Int32, Field(since=3, default=-1)]
     metadata: str

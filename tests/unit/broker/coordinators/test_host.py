@@ -82,6 +82,25 @@ def test_machines_are_loaded_when_the_node_starts_not_when_they_are_asked() -> N
         assert machine.was_loaded_at is not None
 
 
+def test_a_log_without_its_files_is_not_taken_for_an_empty_one() -> None:
+    """Groups were told that they had committed nothing."""
+    disk = SimulatedDisk(1)
+    with node_on(disk) as node:
+        hosted = Counter().on(node)
+        do(node, counted(hosted, "a", 2))
+        index = hosted.partition_of("a")
+        directory = node.broker.partitions.find(KIND.value, index).log.directory
+    disk.restart()
+    for name in disk.list_dir(directory):
+        disk.unlink(f"{directory}/{name}")
+    with node_on(disk) as node:
+        hosted = Counter().on(node)
+        until(lambda: len(hosted.machines()) == 3)
+        assert hosted.machine(index) is None
+        with pytest.raises(NotDecided):
+            do(node, hosted.ask("a", Get("a")))
+
+
 def test_what_a_decision_leads_to_is_performed_in_its_partition() -> None:
     with node_on(SimulatedDisk(1)) as node:
         counter = Counter()

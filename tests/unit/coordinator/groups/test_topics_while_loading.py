@@ -58,6 +58,7 @@ class Cluster:
                 lambda _: log,
                 SystemClock(),
                 lambda _partition, _effect: None,
+                lambda: asyncio.sleep(0),
             )
             loading = runtime.elect(0)
             assert loading is not None
