@@ -51,11 +51,13 @@ def backfill(
         if source is BackfillSource.LOG:
             on_progress("reading the log", 0, 1)
             stored = _read_log(spark, settings, parts, start, end, on_progress)
+            # If anything fails from here on, the next run or backfill computes the windows of what was stored.
+            parts.ledger.mark(stored.summary.minutes, stored.summary.newest)
             on_progress("reading the log", 1, 1)
         points = parts.store.points_frame(spark, start, end + _TICK)
         minute = f.floor(f.unix_micros("time") / f.lit(MINUTE_US)).alias("minute")
         minutes = [row.minute for row in points.select(minute).distinct().collect()]
-        parts.ledger.mark(minutes, stored.summary.newest if stored is not None else None)
+        parts.ledger.mark(minutes)
         parts.recomputation.everything()
         return Backfilled(len(minutes), stored.rejected if stored is not None else 0)
 

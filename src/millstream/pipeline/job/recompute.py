@@ -4,6 +4,7 @@ Nothing is added to an old result. A window that was marked is read from the sto
 repeated ones and restarts end in the same rows.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from itertools import groupby
@@ -12,7 +13,7 @@ import msgspec
 import orjson
 from pyspark.sql import SparkSession
 
-from millstream.client import Producer, ProducerConfig
+from millstream.client import ClientError, Producer, ProducerConfig
 from millstream.config.pipeline_settings import PipelineSettings
 from millstream.pipeline.job.health.events import Run
 from millstream.pipeline.job.health.signs import context, runs_of
@@ -49,9 +50,17 @@ class EventPublisher:
         self._store.write_events(local_frame(self._spark, EVENTS.ddl, rows), version)
         if self._producer is None:
             self._producer = Producer(self._config)
-        self._producer.send_batch(
-            {"topic": self._topic, "key": event.uuid.encode(), "value": _message(event)} for event in events
-        )
+        try:
+            self._producer.send_batch(
+                {"topic": self._topic, "key": event.uuid.encode(), "value": _message(event)}
+                for event in events
+            )
+        except ClientError:
+            # Some failures are final for a producer; the next try has another.
+            failed, self._producer = self._producer, None
+            with contextlib.suppress(ClientError):
+                failed.close()
+            raise
 
     def close(self) -> None:
         if self._producer is not None:
@@ -133,10 +142,10 @@ class Recomputation:
         newest = self._ledger.newest
         if newest is None:
             return
-        reach = context(self._settings)
+        reach, dirty = context(self._settings), self._ledger.dirty_health()
         affected = {
             hour
-            for changed in self._ledger.dirty_health()
+            for changed in dirty
             for hour in (changed, *self._book.hours(changed + 1, changed + reach // HOUR))
         }
         # Without a changed hour there is one look all the same: time has gone on.
@@ -149,8 +158,10 @@ class Recomputation:
                 self._watch.forget()
                 raise
             self._book.save()
-            self._ledger.clear_health(chunk)
+            # What depends on the last hours of a chunk may be in the next one: their marks stay until that is done.
+            self._ledger.clear_health(hour for hour in dirty if hour + reach // HOUR <= chunk[-1])
             self._on_progress("health", done, len(affected))
+        self._ledger.clear_health(dirty)
 
     def _runs(self, hours: list[int], reach: timedelta) -> Mapping[int, Iterable[Run]]:
         by_hour: dict[int, list[Run]] = {hour: [] for hour in hours}
