@@ -154,17 +154,33 @@ class Connection(asyncio.Protocol):
             return
         self._quiet_bytes += len(data)
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            # No other protocol is spoken here; its request was read, and what follows it is in that protocol.
-            if self._turn is not None:
-                self._turn.keep_alive = False
+            self._feed(data)
         except httptools.HttpParserError as error:
             if not self._is_lingering:
                 self._refuse(Problem(400, f"this is no HTTP request: {error}"))
             return
         if self._quiet_bytes > self._shared.limits.max_head_bytes and not self._is_lingering:
             self._refuse(Problem(431, "the head of the request is too long"))
+
+    def _feed(self, data: bytes) -> None:
+        """No other protocol is spoken here, and offers of one are ignored: Java's HttpClient offers HTTP/2 with the first
+        request of each connection. The parser would leave out the body that comes with an offer, so another one reads
+        the request again, without the offer."""
+        while True:
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as offer:
+                if self._is_lingering:
+                    return
+                data = self._head_without_offer() + data[offer.args[0] :]
+                self._parser = httptools.HttpRequestParser(self)
+            else:
+                return
+
+    def _head_without_offer(self) -> bytes:
+        version = self._parser.get_http_version().encode()
+        fields = [b"%b: %b\r\n" % field for field in self._headers.items() if field[0] != b"upgrade"]
+        return b"%b %b HTTP/%b\r\n%b\r\n" % (self._parser.get_method(), self._url, version, b"".join(fields))
 
     def on_message_begin(self) -> None:
         self._url, self._headers, self._head_bytes = b"", {}, 0
@@ -185,6 +201,8 @@ class Connection(asyncio.Protocol):
         if self._is_lingering:
             return
         method = self._parser.get_method().decode()
+        if self._parser.should_upgrade() and method != "CONNECT":
+            return  # it is read again: `_feed`
         path, _, query = self._url.partition(b"?")
         self._request = Request(method, "", query, self._headers, {}, self._peer)
         try:

@@ -361,3 +361,37 @@ def test_stopping_lets_requests_under_way_finish() -> None:
             await stopping
 
     run(test)
+
+
+def test_an_offer_of_another_protocol_is_ignored_and_the_body_is_kept() -> None:
+    """As the HttpClient of Java 17 begins each connection."""
+    offer = "Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAEAAEAA\r\nUpgrade: h2c\r\n"
+    chunked = f"POST /echo HTTP/1.1\r\nHost: x\r\n{offer}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+
+    async def test() -> None:
+        async with raw_server(ROUTES) as (_, connect):
+            raw = await connect()
+            await raw.send(post(b"1", extra=offer) + post(b"2", extra=offer) + chunked.encode() + post(b"3"))
+            assert [(await raw.read())[::2] for _ in range(4)] == [
+                (200, b"1"), (200, b"2"), (200, b"abc"), (200, b"3"),
+            ]  # fmt: skip
+            for byte in post(b"in pieces", extra=offer):
+                await raw.send(bytes([byte]))
+            assert (await raw.read())[::2] == (200, b"in pieces")
+            await raw.send(post(b"", extra=offer))
+            assert (await raw.read())[::2] == (200, b"")
+            await raw.send(post(b"1" * 2_000, extra=offer))
+            assert (await raw.read())[0] == 413
+
+    run(test)
+
+
+def test_a_tunnel_is_refused() -> None:
+    async def test() -> None:
+        async with raw_server(ROUTES) as (_, connect):
+            for extra in (b"", b"Connection: Upgrade\r\nUpgrade: h2c\r\n"):
+                raw = await connect()
+                await raw.send(b"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n" + extra + b"\r\n" + GET)
+                assert (await raw.read_to_end()).startswith(b"HTTP/1.1 404")
+
+    run(test)
