@@ -9,6 +9,7 @@
 
 import base64
 import binascii
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
@@ -23,6 +24,10 @@ FRAMES = "application/vnd.millstream.frames"
 NDJSON = "application/x-ndjson"
 MAX_BATCH = 10_000
 """Messages of one request: more would hold the loop for too long."""
+MAX_HEADERS = 30_000
+"""Of all messages of one request, for the same reason."""
+FEW_OBJECTS = 2 * MAX_BATCH
+"""An array with more of them, also inside of payloads, is not made into values before its elements are counted."""
 
 _LENGTH_BYTES = 4
 
@@ -35,9 +40,12 @@ class Outgoings(msgspec.Struct, frozen=True):
     """Of each message, what its sender asked for; None where it asked for none at all."""
 
 
+_NO_HEADERS = msgspec.Raw(b"null")
+
+
 class _About(msgspec.Struct, kw_only=True):
     key: str | None = None
-    headers: dict[str, str] | None = None
+    headers: msgspec.Raw = _NO_HEADERS
     partition: int | None = None
     timestamp: Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)] = -1
     """Beyond 64 bits it would fit into no batch, and those of others would fail with it."""
@@ -64,6 +72,7 @@ _some_text = msgspec.json.Decoder(list[_TextBody])
 _one = msgspec.json.Decoder(_Body)
 _some = msgspec.json.Decoder(list[_Body])
 _text = msgspec.json.Decoder(str)
+_headers = msgspec.json.Decoder(dict[str, str] | None)
 _has_payload = msgspec.json.Decoder(_MaybePayload)
 _have_payload = msgspec.json.Decoder(list[_MaybePayload])
 
@@ -93,19 +102,21 @@ def _object(body: bytes) -> _TextBody | _Body | None:
     try:
         return _read_one(body)
     except msgspec.DecodeError as error:
-        if _mentions_payload(body):
+        if _mention_payload([body]):
             raise Problem(400, f"bad body: {error}") from None
         return None
 
 
-def _mentions_payload(body: bytes) -> bool:
+def _mention_payload(objects: Sequence[bytes | msgspec.Raw]) -> bool:
     try:
-        return _has_payload.decode(body).payload is not msgspec.UNSET
+        return any([_has_payload.decode(each).payload is not msgspec.UNSET for each in objects])
     except msgspec.DecodeError:
         return False
 
 
 def _array(body: bytes) -> Sequence[_TextBody | _Body] | None:
+    if body.count(b"{") > FEW_OBJECTS:
+        return _long_array(body)
     found: Sequence[_TextBody | _Body]
     try:
         try:
@@ -124,13 +135,33 @@ def _array(body: bytes) -> Sequence[_TextBody | _Body] | None:
     return found
 
 
+def _long_array(body: bytes) -> Sequence[_TextBody | _Body] | None:
+    """As `_array`, judged by no more elements than a batch may have: millions would hold the loop."""
+    try:
+        filled = msgspec.structs.astuple(_first_elements().decode(body))
+        elements = [each for each in filled if each is not msgspec.UNSET]
+    except msgspec.DecodeError:
+        return None
+    try:
+        found = [_read_one(each) for each in elements]
+    except msgspec.DecodeError as error:
+        if _mention_payload(elements):
+            raise Problem(400, f"bad body: {error}") from None
+        return None
+    _check_count(len(found))
+    return found
+
+
+@functools.cache
+def _first_elements() -> msgspec.json.Decoder[msgspec.Struct]:
+    """Of an array's elements, one more than a batch may have. The rest is skipped, which takes no objects."""
+    fields = [(f"_{number}", msgspec.Raw, msgspec.UNSET) for number in range(MAX_BATCH + 1)]
+    return msgspec.json.Decoder(msgspec.defstruct("_FirstElements", fields, array_like=True))
+
+
 def _lines(body: bytes) -> Sequence[_TextBody | _Body]:
     _check_count(body.count(b"\n"))
-    found: Sequence[_TextBody | _Body]
-    try:
-        found = _one_text.decode_lines(body)
-    except msgspec.DecodeError:  # one is no text, or wrong: line by line, to say which
-        found = [*_line_by_line(body)]
+    found = [*_line_by_line(body)]
     _check_count(len(found))
     return found
 
@@ -149,7 +180,12 @@ def _check_count(count: int) -> None:
         raise Problem(413, f"a batch has at most {MAX_BATCH} messages")
 
 
-def _read_one(data: bytes) -> _TextBody | _Body:
+def _check_headers(count: int) -> None:
+    if count > MAX_HEADERS:
+        raise Problem(413, f"the messages of a request have at most {MAX_HEADERS} headers together")
+
+
+def _read_one(data: bytes | msgspec.Raw) -> _TextBody | _Body:
     try:
         return _one_text.decode(data)
     except msgspec.ValidationError:
@@ -157,12 +193,19 @@ def _read_one(data: bytes) -> _TextBody | _Body:
 
 
 def _outgoings(bodies: Sequence[_TextBody | _Body], *, is_batch: bool) -> Outgoings:
-    messages, asks = [], False
+    messages, asks, header_count = [], False, 0
     for body in bodies:
-        if type(body) is _TextBody and body.key is None and not body.headers and not body.encoding:
+        if (
+            type(body) is _TextBody
+            and body.key is None
+            and body.headers is _NO_HEADERS
+            and not body.encoding
+        ):
             messages.append(Message(None, body.payload.encode(), (), body.timestamp))
         else:
             messages.append(_message(body))
+            header_count += len(messages[-1].headers)
+            _check_headers(header_count)
         asks = asks or body.partition is not None
     return Outgoings(messages, is_batch, [body.partition for body in bodies] if asks else None)
 
@@ -181,12 +224,21 @@ def _message(body: _TextBody | _Body) -> Message:
     elif body.encoding:
         raise Problem(400, "bad body: encoding may be base64, or left out")
     key = None if body.key is None else body.key.encode()
-    headers: Headers = tuple((name, text.encode()) for name, text in (body.headers or {}).items())
-    return Message(key, value, headers, body.timestamp)
+    return Message(key, value, _read_headers(bytes(body.headers)), body.timestamp)
+
+
+def _read_headers(raw: bytes) -> Headers:
+    # Name and value have two quotes each, so there are no more of them than this.
+    _check_headers(raw.count(b'"') // 4)
+    try:
+        found = _headers.decode(raw) or {}
+    except msgspec.DecodeError as error:
+        raise Problem(400, f"bad body: headers: {error}") from None
+    return tuple((name, text.encode()) for name, text in found.items())
 
 
 def _frames(body: bytes) -> Iterator[Message]:
-    view, at, count = memoryview(body), 0, 0
+    view, at, count, header_count = memoryview(body), 0, 0, 0
     while at < len(view):
         length = int.from_bytes(view[at : at + _LENGTH_BYTES], "big", signed=True)
         end = at + _LENGTH_BYTES + length
@@ -195,9 +247,11 @@ def _frames(body: bytes) -> Iterator[Message]:
         count += 1
         _check_count(count)
         try:
-            frame = decode_frame(view[at:end])
+            frame = decode_frame(view[at:end], MAX_HEADERS)
         except FrameError as error:
             raise Problem(400, f"bad body: the frame at byte {at}: {error}") from None
+        header_count += len(frame.headers)
+        _check_headers(header_count)
         yield Message(frame.key, frame.value, frame.headers, frame.timestamp_ms)
         at = end
 

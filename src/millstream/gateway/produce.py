@@ -32,6 +32,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 _log = get_logger("millstream.gateway")
 
 _APPEND_BYTES = 512 * 1024
+_SHORT_BODY_BYTES = 128 * 1024
 _WEAKEST_FIRST = list(Durability)
 
 
@@ -71,7 +72,7 @@ class Produce:
             raise Problem(400, "topic required")
         wrong = "bad partition" if is_legacy else "invalid partition"
         partition = partition_in(query, wrong)
-        found = read_body(request.body, request.header("content-type"))
+        found = await _read(request)
         key = query["key"].encode() if query.get("key") else None
         self._quotas.check(caller, QuotaKind.PRODUCE)
         image = self._topics.known(topic) or await self._topics.find(caller, topic)
@@ -192,6 +193,14 @@ class Produce:
             if self._settings.legacy:
                 return Problem(500, f"enqueue failed: {problem}", problem.headers)
         return problem
+
+
+async def _read(request: Request) -> Outgoings:
+    """A long body in a thread: what it takes is spread over turns of the loop."""
+    body, content_type = request.body, request.header("content-type")
+    if len(body) <= _SHORT_BODY_BYTES:
+        return read_body(body, content_type)
+    return await asyncio.to_thread(read_body, body, content_type)
 
 
 def _answer(place: Place, appended: Appended, offset: int) -> dict[str, Any]:

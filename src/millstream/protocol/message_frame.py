@@ -47,7 +47,7 @@ def encode_frame(message: MessageFrame) -> bytes:
     return _HEAD.pack(length, crc, MAGIC, 0, message.timestamp_ms) + rest
 
 
-def decode_frame(data: bytes | memoryview) -> MessageFrame:
+def decode_frame(data: bytes | memoryview, max_headers: int = _LARGEST) -> MessageFrame:
     """The message of exactly one frame; raises FrameError."""
     view = memoryview(data)
     if len(view) < _HEAD.size:
@@ -65,7 +65,7 @@ def decode_frame(data: bytes | memoryview) -> MessageFrame:
         raise FrameError(f"the frame has the unknown attributes {attributes:#04x}")
     key, position = _read(view, _HEAD.size)
     value, position = _read(view, position)
-    headers, position = _read_headers(view, position)
+    headers, position = _read_headers(view, position, max_headers)
     if position != len(view):
         raise FrameError(f"{len(view) - position} bytes follow the headers")
     return MessageFrame(timestamp_ms, key, value, headers)
@@ -92,11 +92,13 @@ def _read_length(view: memoryview, position: int) -> tuple[int, int]:
     return size, position + _LENGTH.size
 
 
-def _read_headers(view: memoryview, position: int) -> tuple[Headers, int]:
+def _read_headers(view: memoryview, position: int, max_headers: int) -> tuple[Headers, int]:
     count, position = _read_length(view, position)
     # Every header takes at least its two lengths, so a count beyond that is not walked through.
     if count < 0 or count * 2 * _LENGTH.size > len(view) - position:
         raise FrameError(f"the frame claims {count} headers")
+    if count > max_headers:
+        raise FrameError(f"the frame has {count} headers; at most {max_headers} are read")
     headers = []
     for _ in range(count):
         name, position = _read(view, position)

@@ -3,7 +3,15 @@ import json
 import pytest
 
 from millstream.doors import Message
-from millstream.gateway.bodies import FRAMES, MAX_BATCH, NDJSON, frame_of, read_body
+from millstream.gateway.bodies import (
+    FEW_OBJECTS,
+    FRAMES,
+    MAX_BATCH,
+    MAX_HEADERS,
+    NDJSON,
+    frame_of,
+    read_body,
+)
 from millstream.http.messages import Problem
 
 
@@ -104,3 +112,76 @@ def test_a_batch_has_a_limit(body: bytes, content_type: str) -> None:
     with pytest.raises(Problem, match=r"at most 10000 messages") as caught:
         read_body(body, content_type)
     assert caught.value.status == 413
+
+
+MANY = b"{" * FEW_OBJECTS
+"""In a message, so that its array is counted before it is read."""
+
+
+def test_an_array_with_many_objects_is_read_like_any_other() -> None:
+    first = json.dumps({"payload": MANY.decode(), "key": "k", "partition": 1})
+    found = read_body(f'[{first}, {{"payload": {{"a": 1}}}}]'.encode(), "")
+    assert found.is_batch
+    assert [(each.key, each.value) for each in found.messages] == [(b"k", MANY), (None, b'{"a": 1}')]
+    assert found.partitions == [1, None]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" + b"{}," * FEW_OBJECTS + b"{}]",
+        b"[1" + b",{}" * FEW_OBJECTS + b",{}]",
+        b'["' + MANY + b'", {"payload": 1}]',
+        b"[" + b"{}," * FEW_OBJECTS + b"{}",
+        b"[" + MANY + b"{",
+    ],
+)
+def test_an_array_with_many_objects_that_is_not_ours_is_a_message_as_it_is(body: bytes) -> None:
+    assert only(body).value == body
+
+
+def test_of_an_array_with_many_objects_the_error_is_told() -> None:
+    with pytest.raises(Problem, match="payload") as caught:
+        read_body(b'[{"payload": "' + MANY + b'"}, {"metric": 1}, {}]', "")
+    assert caught.value.status == 400
+
+
+def test_no_more_elements_are_looked_at_than_a_batch_may_have() -> None:
+    with pytest.raises(Problem, match="at most 10000 messages") as caught:
+        read_body(b"[" + b'{"payload":1},' * (FEW_OBJECTS + 1) + b"false]", "")
+    assert caught.value.status == 413
+
+
+def test_a_line_has_one_message() -> None:
+    with pytest.raises(Problem, match="line 1"):
+        read_body(b'{"payload":1}{"payload":2}', NDJSON)
+
+
+def with_headers(count: int) -> dict[str, object]:
+    return {"payload": "x", "headers": {f"{number}": "a" for number in range(count)}}
+
+
+def test_headers_may_be_null_or_empty() -> None:
+    found = read_body(b'[{"payload": 1, "headers": null}, {"payload": "x", "headers": {}}]', "")
+    assert [each.headers for each in found.messages] == [(), ()]
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "status"),
+    [
+        (json.dumps(with_headers(MAX_HEADERS + 1)), "", 413),
+        (json.dumps([with_headers(MAX_HEADERS // 2)] * 3), "", 413),
+        (f"{json.dumps(with_headers(MAX_HEADERS // 2))}\n" * 3, NDJSON, 413),
+        (frame_of(Message(None, b"", (("a", b""),) * (MAX_HEADERS + 1))).decode("latin-1"), FRAMES, 400),
+        (frame_of(Message(None, b"", (("a", b""),) * MAX_HEADERS)).decode("latin-1") * 2, FRAMES, 413),
+    ],
+    ids=["one", "array", "lines", "frame", "frames"],
+)
+def test_headers_have_a_limit(body: str, content_type: str, status: int) -> None:
+    with pytest.raises(Problem, match="at most 30000") as caught:
+        read_body(body.encode("latin-1"), content_type)
+    assert caught.value.status == status
+
+
+def test_as_many_headers_as_the_limit_are_taken() -> None:
+    assert len(only(json.dumps(with_headers(MAX_HEADERS)).encode()).headers) == MAX_HEADERS
