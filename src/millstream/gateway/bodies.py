@@ -108,10 +108,12 @@ def _object(body: bytes) -> _TextBody | _Body | None:
 
 
 def _mention_payload(objects: Sequence[bytes | msgspec.Raw]) -> bool:
+    """False where one is no object."""
     try:
-        return any([_has_payload.decode(each).payload is not msgspec.UNSET for each in objects])
+        found = [_has_payload.decode(each) for each in objects]
     except msgspec.DecodeError:
         return False
+    return any(each.payload is not msgspec.UNSET for each in found)
 
 
 def _array(body: bytes) -> Sequence[_TextBody | _Body] | None:
@@ -195,12 +197,7 @@ def _read_one(data: bytes | msgspec.Raw) -> _TextBody | _Body:
 def _outgoings(bodies: Sequence[_TextBody | _Body], *, is_batch: bool) -> Outgoings:
     messages, asks, header_count = [], False, 0
     for body in bodies:
-        if (
-            type(body) is _TextBody
-            and body.key is None
-            and body.headers is _NO_HEADERS
-            and not body.encoding
-        ):
+        if type(body) is _TextBody and body.key is None and body.headers is _NO_HEADERS and not body.encoding:
             messages.append(Message(None, body.payload.encode(), (), body.timestamp))
         else:
             messages.append(_message(body))

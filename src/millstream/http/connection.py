@@ -19,6 +19,7 @@ from millstream.http.access import Hosts
 from millstream.http.messages import Answer, Problem, Request, Response, Stream, head
 from millstream.http.routes import Found, Routes
 from millstream.observability.logs import get_logger
+from millstream.runtime.sliced_reading import SLICE_BYTES, SlicedReading
 
 _log = get_logger("millstream.http")
 
@@ -73,7 +74,7 @@ class _Turn(msgspec.Struct):
 class Connection(asyncio.Protocol):
     __slots__ = (
         "_body", "_changed_at", "_deadline", "_drained", "_found", "_head_bytes", "_headers", "_is_lingering",
-        "_loop", "_parser", "_peer", "_pending", "_queue", "_quiet_bytes", "_request", "_shared", "_stream",
+        "_loop", "_parser", "_peer", "_pending", "_queue", "_quiet_bytes", "_reading", "_request", "_shared", "_stream",
         "_transport", "_turn", "_unread_bytes", "_url",
     )  # fmt: skip
 
@@ -81,6 +82,7 @@ class Connection(asyncio.Protocol):
         self._shared = shared
         self._loop = loop
         self._transport: asyncio.Transport | None = None
+        self._reading: SlicedReading | None = None
         self._parser = httptools.HttpRequestParser(self)
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
@@ -105,6 +107,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._reading = SlicedReading(self._transport, self._slice)
         self._transport.set_write_buffer_limits(high=_HIGH_WATER_BYTES)
         peer = transport.get_extra_info("peername")
         self._peer = str(peer[0]) if peer else ""
@@ -118,6 +121,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
         self._transport = None
+        if self._reading is not None:
+            self._reading.end()
         shared = self._shared
         shared.connections.discard(self)
         if shared.is_stopping and not shared.connections:
@@ -150,6 +155,10 @@ class Connection(asyncio.Protocol):
             drained.set_result(None)
 
     def data_received(self, data: bytes) -> None:
+        assert self._reading is not None
+        self._reading.received(data)
+
+    def _slice(self, data: bytes) -> None:
         if self._is_lingering:
             return
         self._quiet_bytes += len(data)
@@ -163,9 +172,10 @@ class Connection(asyncio.Protocol):
             self._refuse(Problem(431, "the head of the request is too long"))
 
     def _feed(self, data: bytes) -> None:
-        """No other protocol is spoken here, and offers of one are ignored: Java's HttpClient offers HTTP/2 with the first
-        request of each connection. The parser would leave out the body that comes with an offer, so another one reads
-        the request again, without the offer."""
+        """Offers of another protocol are ignored: Java's HttpClient makes one with the first request of a connection.
+
+        The parser would leave out the body of such a request, so another one reads it again, without the offer.
+        """
         while True:
             try:
                 self._parser.feed_data(data)
@@ -227,9 +237,11 @@ class Connection(asyncio.Protocol):
         origin = headers.get(b"origin")
         if origin is not None and found.route.changes:
             shared.hosts.check_origin(origin, host or b"")
-        most = found.route.max_body_bytes
-        if int(headers.get(b"content-length", 0)) > most:
+        most, length = found.route.max_body_bytes, int(headers.get(b"content-length", 0))
+        if length > most:
             raise _too_large(most)
+        assert self._reading is not None
+        self._reading.size = max(length, SLICE_BYTES)  # it is one piece, unless it is chunked
         if headers.get(b"expect", b"").lower() == b"100-continue" and self._turn is None:
             assert self._transport is not None
             self._transport.write(_CONTINUE)
@@ -239,7 +251,9 @@ class Connection(asyncio.Protocol):
         self._quiet_bytes = 0
         if self._is_lingering or self._found is None:
             return
+        assert self._reading is not None
         size, shared = len(self._body) + len(piece), self._shared
+        self._reading.size = max(self._reading.size - len(piece), SLICE_BYTES)
         self._deadline += len(piece) / shared.limits.slowest_bytes_per_s
         if size > self._found.route.max_body_bytes:
             self._refuse(_too_large(self._found.route.max_body_bytes))
@@ -272,7 +286,8 @@ class Connection(asyncio.Protocol):
         if self._turn is None:
             self._advance()
         elif self._transport is not None:
-            self._transport.pause_reading()
+            assert self._reading is not None
+            self._reading.pause()
 
     def _refuse(self, problem: Problem) -> None:
         """Answer without the rest of the request, which may be long, and read no other."""
@@ -305,8 +320,8 @@ class Connection(asyncio.Protocol):
             else:
                 self._pending = asyncio.ensure_future(answer)
                 self._pending.add_done_callback(self._answered)
-        if self._turn is None and self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+        if self._turn is None and self._reading is not None:
+            self._reading.resume()
 
     def _answered(self, pending: "asyncio.Future[Answer]") -> None:
         self._pending = None

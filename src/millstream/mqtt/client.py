@@ -47,6 +47,18 @@ log = get_logger("millstream.mqtt")
 _SAVE_SECONDS: Final = 5.0
 _END_PAUSE_SECONDS: Final = 0.5
 _LONGEST_END_PAUSE_SECONDS: Final = 5.0
+_BROKEN: Final = frozenset(
+    {
+        Reason.MALFORMED_PACKET,
+        Reason.PROTOCOL_ERROR,
+        Reason.UNSUPPORTED_PROTOCOL_VERSION,
+        Reason.TOPIC_NAME_INVALID,
+        Reason.RECEIVE_MAXIMUM_EXCEEDED,
+        Reason.TOPIC_ALIAS_INVALID,
+        Reason.PACKET_TOO_LARGE,
+    }
+)
+"""Whoever runs the node hears of them: an old client may not be told why it is disconnected."""
 
 
 class Client:
@@ -338,6 +350,9 @@ class Client:
     # -- the end
 
     def _close(self, want: WantClose) -> None:
+        host = self.wire.host
+        if want.reason in _BROKEN and self.shared.broken.is_due((host, want.reason)):
+            log.warning("connection closed", host=host, client_id=self.client_id, reason=want.message)
         for timer in (self._timer, self._saver):
             if timer is not None:
                 timer.cancel()

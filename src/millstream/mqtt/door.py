@@ -26,6 +26,7 @@ from millstream.mqtt.subscribers import Subscribers
 from millstream.mqtt.unwanted import Unwanted
 from millstream.mqtt.wire import Wire, WireUser
 from millstream.observability.logs import get_logger
+from millstream.observability.repeats import LogThrottle
 from millstream.protocol.internal_topics import MQTT_RETAINED_TOPIC
 from millstream.protocol.mqtt.decoder import NameCache
 from millstream.protocol.mqtt.reasons import Reason
@@ -88,6 +89,7 @@ class MqttDoor:
             Statistics(),
             Redirects(doors.view, limits.direct_queues, limits.servers),
             Unwanted(doors, caller, node, subscribers.index) if limits.tells_unwanted else None,
+            LogThrottle(lambda: time.now_ms() / 1000),
         )
         self._sys = SysTopics(self.shared.subscribers, self.values)
         self._max_connections = max_connections

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.mqtt.refusing import Refusal
 from millstream.mqtt.wire import Wire, WireUser
+from millstream.runtime.sliced_reading import SlicedReading
 
 if TYPE_CHECKING:
     from websockets.http11 import Request, Response
@@ -27,6 +28,7 @@ class TcpWire(asyncio.Protocol):
         self._accept = accept
         self._unsent_bytes = unsent_bytes
         self._transport: asyncio.Transport | None = None
+        self._reading: SlicedReading | None = None
         self._user: WireUser | None = None
         self._is_ended = False
 
@@ -37,16 +39,23 @@ class TcpWire(asyncio.Protocol):
         peer = self._transport.get_extra_info("peername")
         self.host = peer[0] if peer else ""
         self._transport.set_write_buffer_limits(high=self._unsent_bytes)
+        self._reading = SlicedReading(self._transport, self._slice)
         self._user = self._accept(self)
         if self._user is None:
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
+        assert self._reading is not None
+        self._reading.received(data)
+
+    def _slice(self, data: bytes) -> None:
         if self._user is not None:
             self._user.data(data)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - as asyncio calls it
         self._transport = None
+        if self._reading is not None:
+            self._reading.end()
         if self._user is not None:
             self._user.lost()
 
@@ -72,9 +81,10 @@ class TcpWire(asyncio.Protocol):
         """
         transport, self._user = self._transport, None
         if transport is not None and not transport.is_closing() and not self._is_ended:
+            assert self._reading is not None
             self._is_ended = True
             transport.write_eof()
-            transport.resume_reading()
+            self._reading.end()
             asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.abort)
 
     def abort(self) -> None:
@@ -82,12 +92,12 @@ class TcpWire(asyncio.Protocol):
             self._transport.abort()
 
     def pause_reading(self) -> None:
-        if self._transport is not None and not self._transport.is_closing() and not self._is_ended:
-            self._transport.pause_reading()
+        if self._reading is not None and not self._is_ended:
+            self._reading.pause()
 
     def resume_reading(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+        if self._reading is not None:
+            self._reading.resume()
 
 
 class WebSocketWire(TcpWire):
@@ -102,7 +112,7 @@ class WebSocketWire(TcpWire):
             max_size=longest_frame,
         )
 
-    def data_received(self, data: bytes) -> None:
+    def _slice(self, data: bytes) -> None:
         from websockets.frames import Frame, Opcode
         from websockets.http11 import Request
 
@@ -113,7 +123,7 @@ class WebSocketWire(TcpWire):
             elif isinstance(event, Frame):
                 if event.opcode in (Opcode.BINARY, Opcode.CONT):
                     self._send()
-                    super().data_received(bytes(event.data))
+                    super()._slice(bytes(event.data))
                 elif event.opcode is Opcode.TEXT:
                     self._protocol.fail(_UNSUPPORTED_DATA, "MQTT is sent in binary frames")
         self._send()

@@ -17,6 +17,7 @@ from millstream.mqtt.share_groups import ShareGroups
 from millstream.mqtt.statistics import Statistics
 from millstream.mqtt.subscribers import Subscribers
 from millstream.mqtt.unwanted import Unwanted
+from millstream.observability.repeats import LogThrottle
 from millstream.protocol.mqtt.decoder import NameCache
 
 
@@ -40,3 +41,5 @@ class Shared(msgspec.Struct, frozen=True, eq=False):
     redirects: Redirects
     unwanted: Unwanted | None
     """None where PUBACK says nothing of it."""
+    broken: LogThrottle[tuple[str, int]]
+    """Lines of connections that broke the protocol, by host and reason."""

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from millstream.http.connection import Limits
+from millstream.http.access import Hosts
+from millstream.http.connection import Connection, Limits, Shared
 from millstream.http.messages import Problem, Request, Response, Sink, Stream
-from millstream.http.routes import Route
+from millstream.http.routes import Route, Routes
 from support.raw_http import Raw, raw_server, run
 
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -366,7 +367,9 @@ def test_stopping_lets_requests_under_way_finish() -> None:
 def test_an_offer_of_another_protocol_is_ignored_and_the_body_is_kept() -> None:
     """As the HttpClient of Java 17 begins each connection."""
     offer = "Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAEAAEAA\r\nUpgrade: h2c\r\n"
-    chunked = f"POST /echo HTTP/1.1\r\nHost: x\r\n{offer}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+    chunked = (
+        f"POST /echo HTTP/1.1\r\nHost: x\r\n{offer}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+    )
 
     async def test() -> None:
         async with raw_server(ROUTES) as (_, connect):
@@ -391,7 +394,51 @@ def test_a_tunnel_is_refused() -> None:
         async with raw_server(ROUTES) as (_, connect):
             for extra in (b"", b"Connection: Upgrade\r\nUpgrade: h2c\r\n"):
                 raw = await connect()
-                await raw.send(b"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n" + extra + b"\r\n" + GET)
+                await raw.send(
+                    b"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n" + extra + b"\r\n" + GET
+                )
                 assert (await raw.read_to_end()).startswith(b"HTTP/1.1 404")
+
+    run(test)
+
+
+class Wire(asyncio.Transport):
+    """Takes what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+    def write(self, data: Any) -> None:
+        self.written += data
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def is_closing(self) -> bool:
+        return False
+
+
+def test_tiny_chunks_take_turns_and_a_body_of_known_length_does_not() -> None:
+    count = 20_000
+    chunked = b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+    async def test() -> None:
+        shared = Shared(Routes({"POST /echo": Route(echo, max_body_bytes=100_000)}), Hosts(set()), Limits())
+        wire, connection = Wire(), Connection(shared, asyncio.get_running_loop())
+        connection.connection_made(wire)
+        connection.data_received(chunked + b"1\r\nx\r\n" * count + b"0\r\n\r\n" + post(b"y" * 100_000))
+        assert 0 < shared.buffered_bytes < count / 2
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert shared.requests == 2
+        assert b"\r\n\r\n" + b"x" * count + b"HTTP/1.1 200" in wire.written
+        assert wire.written.endswith(b"\r\n\r\n" + b"y" * 100_000)
+        connection.data_received(post(b"y" * 100_000))
+        await asyncio.sleep(0)
+        assert shared.requests == 3
 
     run(test)

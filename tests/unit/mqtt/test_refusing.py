@@ -1,15 +1,16 @@
 """Connections beyond the limit are told so, and cost no more than that."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
 from millstream.mqtt.door import MqttDoor
 from millstream.mqtt.limits import MqttLimits
-from millstream.mqtt.listeners import WebSocketWire
+from millstream.mqtt.listeners import TcpWire, WebSocketWire
 from millstream.mqtt.rules import Rules
 from millstream.protocol.mqtt.encoder import encode
-from millstream.protocol.mqtt.packets import V3, V5, Connect, Pingreq
+from millstream.protocol.mqtt.packets import V3, V5, Connect, Pingreq, Publish
 from millstream.runtime.clock import SystemClock
 from support.mqtt_house import run
 
@@ -48,6 +49,7 @@ class Transport:
 
     def set_write_buffer_limits(self, high): ...
     def write_eof(self): ...
+    def pause_reading(self): ...
     def resume_reading(self): ...
 
 
@@ -111,5 +113,45 @@ def test_over_websocket_the_upgrade_is_refused():
             b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
         )
         assert transport.written.startswith(b"HTTP/1.1 503 ")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00", encode(Pingreq(), V5)])
+def test_who_breaks_the_protocol_is_closed_and_logged_once_in_a_while(data, monkeypatch):
+    lines = []
+    warning = lambda event, **fields: lines.append((event, fields))  # noqa: E731
+    monkeypatch.setattr("millstream.mqtt.client.log", SimpleNamespace(warning=warning))
+
+    async def scenario(house):
+        for _ in range(3):
+            wire = Wire()
+            house.door.accept(wire).data(data)
+            assert wire.is_closed
+
+    run(scenario)
+    ((event, fields),) = lines
+    assert (event, fields["host"]) == ("connection closed", "device")
+    assert fields["reason"]
+
+
+def test_tiny_packets_take_turns():
+    """A piece of 50,000 of them held everybody up for a tenth of a second."""
+    got = []
+
+    async def scenario(_house):
+        user = SimpleNamespace(data=got.append, lost=lambda: None)
+        wire = TcpWire(lambda _wire: user, 1000)
+        wire.connection_made(Transport())
+        piece = encode(Publish("a", b""), V3) * 50_000
+        wire.data_received(piece)
+        assert len(got) == 1
+        wire.pause_reading()
+        await asyncio.sleep(1)
+        assert len(got) == 1, "who is not read from is not read from what has come either"
+        wire.resume_reading()
+        await asyncio.sleep(1)
+        assert b"".join(got) == piece
+        assert max(map(len, got)) <= 16 << 10
 
     run(scenario)
