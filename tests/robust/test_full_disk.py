@@ -28,7 +28,8 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 @pytest.fixture
 def node(disk: SmallDisk, tmp_path: Path) -> Iterator[NodeProcess]:
-    process = NodeProcess(disk.directory, settings={"storage.checkpoint_interval": "300ms"})
+    settings = {"storage.checkpoint_interval": "300ms", "proxy.failover_wait": "300ms"}
+    process = NodeProcess(disk.directory, settings=settings)
     process.log_file = tmp_path / "node.log"
     try:
         yield process.start()
@@ -88,6 +89,11 @@ def test_writes_are_refused_while_reads_go_on_and_recover_when_there_is_room(
         told = json.load(ill.value)
         assert (told["status"], told["partitions"]) == ("degraded", 1)
         assert told["reasons"] == ["the disk is full or does not answer: writes are refused"]
+        over_http = urllib.request.Request(f"http://{node.http}/produce?topic={topic}", b"x" * 200_000)
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(over_http, timeout=120)
+        assert (refused.value.code, refused.value.headers["retry-after"]) == (503, "1")
+        assert b"No space left" in refused.value.read()
         disk.make_room()
         outcome = produce(client, topic, batch)
         assert (outcome.error_code, outcome.base_offset) == (0, len(acknowledged))

@@ -53,7 +53,9 @@ class ProxySettings:
     connection_timeout: int = _duration(
         10_000, "A broker that takes longer to answer a check counts as unhealthy."
     )
-    failover_wait: int = _duration(10_000, "How long a message waits for its partition's next leader.")
+    failover_wait: int = _duration(
+        10_000, "How long a message waits for its partition's next leader, or for room on the disk."
+    )
     failover_buffer: int = _size(32 << 20, "How much may wait so; more is answered with 503.")
     max_in_flight: int = _size(
         64 << 20, "Messages not yet acknowledged by brokers; more is answered with 503."

@@ -40,8 +40,11 @@ class Messages(Protocol):
         *,
         acks: Acks = Acks.ALL,
         timeout_s: float = 30.0,
+        patience_s: float | None = None,
     ) -> Appended:
         """Append the messages together, in order: `base_offset` is that of the first of them.
+
+        `patience_s` is for how long they are sent again that were refused and are not in the log; None is `timeout_s`.
 
         What all doors send to a partition in one turn of the loop leaves in one batch. KafkaError as
         `PartitionAccess.append`; MESSAGE_TOO_LARGE when they do not fit into one batch of the topic.

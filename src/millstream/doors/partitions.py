@@ -135,8 +135,12 @@ class PartitionAccess(Protocol):
         *,
         acks: Acks = Acks.ALL,
         timeout_s: float = 30.0,
+        patience_s: float | None = None,
     ) -> Appended:
-        """One record batch. It is sent a second time only where it carries a producer's sequence number."""
+        """One record batch. It is sent a second time only where it carries a producer's sequence number.
+
+        One that was refused, and is not in the log, is sent again for `patience_s`; None is `timeout_s`.
+        """
         ...
 
     async def read(

@@ -27,7 +27,7 @@ from millstream.gateway.queries import partition_in, query_of
 from millstream.gateway.topics import Topics
 from millstream.http.messages import Problem, Request, Response, json_response
 from millstream.observability.logs import get_logger
-from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
 
 _log = get_logger("millstream.gateway")
 
@@ -167,7 +167,11 @@ class Produce:
                 )
             try:
                 appended = await self._messages.send(
-                    caller, place, messages, timeout_s=self._settings.request_timeout / 1000
+                    caller,
+                    place,
+                    messages,
+                    timeout_s=self._settings.request_timeout / 1000,
+                    patience_s=self._settings.failover_wait / 1000,
                 )
             except KafkaError as error:
                 self._brokers.failed(broker, error)
@@ -190,6 +194,8 @@ class Produce:
             _log.warning("delivery failed", place=str(place), error=error.code.name, reason=str(error))
             if error.code is ErrorCode.LEADER_NOT_AVAILABLE and self._brokers.healthy:
                 problem = busy(f"partition {place} has no leader yet")
+            elif error.code is ErrorCode.KAFKA_STORAGE_ERROR and isinstance(error, NotDone):
+                problem = busy(f"not stored: {error.message}")  # a full disk, say
             if self._settings.legacy:
                 return Problem(500, f"enqueue failed: {problem}", problem.headers)
         return problem

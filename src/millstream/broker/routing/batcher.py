@@ -50,6 +50,7 @@ class _Sending(msgspec.Struct, eq=False):
     messages: Sequence[Message]
     size_bytes: int
     deadline: float
+    patient_until: float
     answer: "asyncio.Future[Appended]"
     is_on_its_way: bool = False
 
@@ -85,6 +86,7 @@ class Batcher:
         *,
         acks: Acks = Acks.ALL,
         timeout_s: float = 30.0,
+        patience_s: float | None = None,
     ) -> Appended:
         self._authoriser.check(caller, Permission(Operation.WRITE, Resource.TOPIC, place.topic))
         if is_internal(place.topic) and caller.principal != NODE.principal:
@@ -103,7 +105,9 @@ class Batcher:
                 f"{self.waiting_bytes} bytes wait for leaders already; at most {self._most_bytes} may",
             )
         loop = self._loop
-        sending = _Sending(messages, size, loop.time() + timeout_s, loop.create_future())
+        now = loop.time()
+        patient_until = now + (timeout_s if patience_s is None else patience_s)
+        sending = _Sending(messages, size, now + timeout_s, patient_until, loop.create_future())
         self._lane(place, acks).add(sending)
         if self._looking is None:
             self._looking = loop.call_later(_LOOK_SECONDS, self._look)
@@ -288,9 +292,16 @@ class _Lane:
             producer_epoch=-1 if self._producer_id is None else 0,
             base_sequence=-1 if self._producer_id is None else self._sequence,
         )
-        left = max(sending.deadline for sending in sendings) - asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time()
+        left = max(sending.deadline for sending in sendings) - now
+        patience = max(sending.patient_until for sending in sendings) - now
         appended = await self._batcher.partitions.append(
-            NODE, self._place, batch, acks=self._acks, timeout_s=max(left, 0.0)
+            NODE,
+            self._place,
+            batch,
+            acks=self._acks,
+            timeout_s=max(left, 0.0),
+            patience_s=max(patience, 0.0),
         )
         self._sequence = (self._sequence + len(messages)) % _SEQUENCES
         return appended

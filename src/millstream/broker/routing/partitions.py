@@ -30,6 +30,7 @@ class RoutedPartitions:
         *,
         acks: Acks = Acks.ALL,
         timeout_s: float = 30.0,
+        patience_s: float | None = None,
     ) -> Appended:
         view = memoryview(batch)
         return await self._routes.at_leader(
@@ -38,6 +39,7 @@ class RoutedPartitions:
             Append(place, view, acks, timeout_s),
             patience_s=timeout_s,
             wait_s=timeout_s,
+            refused_s=patience_s,
             # A leader finds in its log what a producer has numbered.
             may_repeat=len(view) >= HEADER_SIZE and read_header(view).producer_id >= 0,
         )

@@ -70,6 +70,7 @@ class Routes:
         *,
         patience_s: float,
         wait_s: float = 0.0,
+        refused_s: float | None = None,
         may_repeat: bool,
         late: Callable[[A], None] | None = None,
     ) -> A:
@@ -87,6 +88,7 @@ class Routes:
             lambda: call,
             patience_s=patience_s,
             wait_s=wait_s,
+            refused_s=refused_s,
             may_repeat=may_repeat,
             late=late,
         )
@@ -100,17 +102,19 @@ class Routes:
         *,
         patience_s: float,
         wait_s: float = 0.0,
+        refused_s: float | None = None,
         may_repeat: bool,
         late: Callable[[A], None] | None = None,
     ) -> A:
-        """Ask the node that `find` finds, and try again for `patience_s` where another may answer by then. `wait_s` is
-        how long an answer itself may take.
+        """Ask the node that `find` finds, and try again for `patience_s` where another may answer by then, or for
+        `refused_s` while it is certain that nothing was done. `wait_s` is how long an answer itself may take.
 
         A call that may have been carried out is repeated only if it `may_repeat`; otherwise, and when the time is over,
         the result is REQUEST_TIMED_OUT. `call` is made where another node is asked.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience_s
+        refused_until = deadline if refused_s is None else loop.time() + min(refused_s, patience_s)
         pause = _FIRST_PAUSE_SECONDS
         is_uncertain = False
         while True:
@@ -128,7 +132,7 @@ class Routes:
                         raise _uncertain(error) from error
                     raise
                 is_uncertain |= not isinstance(error, NotDone)
-                is_over = loop.time() + pause >= deadline
+                is_over = loop.time() + pause >= (deadline if is_uncertain else refused_until)
                 if is_uncertain and (is_over or not may_repeat):
                     raise _uncertain(error) from error
                 if is_over:
