@@ -161,9 +161,8 @@ def view_cluster(cluster: Cluster) -> ClusterView:
         why_fenced(node, answer) for node, answer in told.items() if states[node] is BrokerState.FENCED
     )
     answers = {node: answer for node, answer in told.items() if answer is not None}
-    there = {each.broker_id for each in brokers if each.is_live} | {
-        each.node_id for each in fenced if each.is_up
-    }
+    up = [each.node_id for each in fenced if each.is_up]
+    there = {*up, *(each.broker_id for each in brokers if each.is_live)}
     return ClusterView(
         described.cluster_id,
         described.controller_id,
@@ -171,7 +170,7 @@ def view_cluster(cluster: Cluster) -> ClusterView:
         tuple(partitions),
         sum(len(topic.partitions) for topic in moving.topics),
         tuple(sorted(node for node, vote in votes.items() if vote != "follower" and node not in there)),
-        leaderless_of(cluster, {each.topic for each in partitions if each.leader < 0}),
+        leaderless_of(cluster, {each.topic for each in partitions if each.leader < 0}, up),
         fenced,
         tuple(fault for answer in answers.values() for fault in answer.logs),
         tuple(

@@ -11,7 +11,10 @@ _PAGE = 2000
 
 
 class Leaderless(msgspec.Struct, frozen=True):
-    """Of `compared` none surely has everything: they ended uncleanly, or are what is left of the partition."""
+    """Of `compared` none surely has everything: they ended uncleanly, or are what is left of the partition.
+
+    `fenced` are up, and counted as away all the same: the controller does not let them in.
+    """
 
     topic: str
     index: int
@@ -19,6 +22,7 @@ class Leaderless(msgspec.Struct, frozen=True):
     away: tuple[int, ...]
     has_all: tuple[int, ...]
     compared: tuple[int, ...]
+    fenced: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -48,16 +52,21 @@ class Leaderless(msgspec.Struct, frozen=True):
     def advice(self) -> str:
         lost = f"`millstream cluster elect --unclean {self.name}` takes what is left"
         awaited = [each for each in (self.has_all or self.compared or self.replicas) if each in self.away]
+        gone = [each for each in awaited if each not in self.fenced]
+        if gone:
+            removed = " ".join(f"`millstream cluster remove {each} --force`" for each in gone)
+            return f"start {_nodes(gone)}; if the disk is lost: {removed}, and what is left leads"
         if awaited:
-            gone = " ".join(f"`millstream cluster remove {each} --force`" for each in awaited)
-            return f"start {_nodes(awaited)}; if the disk is lost: {gone}, and what is left leads"
+            return f"{_nodes(awaited)} {_is(awaited)} up, but fenced: do what is said of that"
         if self.compared:
             return f"if it stays so, the log of {_nodes(self.compared)} says which replica cannot be opened; {lost}"
         return lost
 
 
-def leaderless_of(cluster: Cluster, topics: Collection[str]) -> tuple[Leaderless, ...]:
-    """The partitions of these topics that have no leader."""
+def leaderless_of(
+    cluster: Cluster, topics: Collection[str], fenced: Collection[int]
+) -> tuple[Leaderless, ...]:
+    """The partitions of these topics that have no leader; `fenced` nodes are up."""
     return tuple(
         Leaderless(
             topic.name,
@@ -66,6 +75,7 @@ def leaderless_of(cluster: Cluster, topics: Collection[str]) -> tuple[Leaderless
             tuple(p.offline_replicas),
             (*p.isr_nodes, *(p.eligible_leader_replicas or ())),
             tuple(p.last_known_elr or ()),
+            tuple(fenced),
         )
         for topic in _described(cluster, topics)
         for p in topic.partitions

@@ -6,9 +6,12 @@ from millstream.admin.leaderless import Leaderless
 
 
 def partition(
-    away: tuple[int, ...] = (), has_all: tuple[int, ...] = (), compared: tuple[int, ...] = ()
+    away: tuple[int, ...] = (),
+    has_all: tuple[int, ...] = (),
+    compared: tuple[int, ...] = (),
+    fenced: tuple[int, ...] = (),
 ) -> Leaderless:
-    return Leaderless("t", 0, (1, 2, 3), away, has_all, compared)
+    return Leaderless("t", 0, (1, 2, 3), away, has_all, compared, fenced)
 
 
 @pytest.mark.parametrize(
@@ -25,6 +28,8 @@ def partition(
             "nodes 1, 3 are in doubt after an unclean stop; waits for node 3",
             "start node 3",
         ),
+        (partition((2,), (2,), (), (2,)), "waits for node 2", "node 2 is up, but fenced"),
+        (partition((2, 3), (2, 3), (), (2,)), "waits for nodes 2, 3", "start node 3;"),
         (partition((), (), (1, 3)), "have not told yet what is kept", "the log of nodes 1, 3"),
         (partition((1,)), "none of the replicas is known to have everything", "start node 1"),
         (partition(), "none of the replicas is known", "`millstream cluster elect --unclean t:0`"),

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from millstream.broker.partitions.partition import Partition
+from millstream.cluster.metadata.image import MetadataImage, PartitionImage
 from millstream.cluster.metadata.leader_elections import MakeWay
 from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.replication import LeaderState
@@ -29,6 +30,9 @@ class Waits(NamedTuple):
     advice: str = ""
 
 
+_DAMAGED = Waits("records that are not committed yet are damaged")
+
+
 class MakingWay:
     def __init__(self, node_id: int, metadata: MetadataService) -> None:
         self._node_id = node_id
@@ -38,23 +42,25 @@ class MakingWay:
         """Why this node still leads; it is asked again later."""
         state = partition.replication
         if state is None:
-            return Waits("records that are not committed yet are damaged")
+            return _DAMAGED
         if not self._has_successor(partition):
-            return self._waits(partition, state)
+            return self._why_it_leads(partition, state)
         command = MakeWay(
             self._node_id,
             self._metadata.broker_epoch,
             UUID(bytes=partition.topic_id),
             partition.index,
             partition.leader_epoch,
+            state.partition_epoch,
         )
         # From here on another may lead: this node answers nothing that a client relies on.
         state.is_making_way = True
         while partition.replication is state:
             try:
                 if not await self._metadata.submit(command):
+                    # For good: an attempt before this one, whose answer was lost, is not carried out later.
                     state.is_making_way = False
-                    return self._waits(partition, state)
+                    return self._why_it_leads(partition, state)
             except KafkaError as error:
                 if error.code in _OUSTED:
                     break
@@ -72,29 +78,39 @@ class MakingWay:
         )
         return Waits("another replica leads now")
 
-    def _waits(self, partition: Partition, state: LeaderState) -> Waits:
-        me = self._node_id
-        known = self._metadata.image.partition(partition.topic, partition.index)
-        awaited = sorted((known.counted_on if known is not None else set(state.replicas)) - {me})
-        reason = (
-            f"uncommitted records from offset {state.damaged_from} on are damaged on node {me}, which leads: nothing"
-            " can be written until another replica does"
-        )
-        restart = f"start node {me} again: it gives up these records, which no other replica has for sure"
-        if not awaited:
-            return Waits(reason, restart)
-        names = ", ".join(map(str, awaited))
-        are, have = ("node", "has") if len(awaited) == 1 else ("nodes", "have")
-        return Waits(
-            f"{reason}. Of the others {are} {names} {have} all that was acknowledged, and none is up",
-            f"start {are} {names}; if the disk is lost: "
-            + " ".join(f"`millstream cluster remove {each} --force`" for each in awaited)
-            + f", then {restart}",
-        )
-
     def _has_successor(self, partition: Partition) -> bool:
         image = self._metadata.image
         known = image.partition(partition.topic, partition.index)
-        return known is not None and any(
-            each != self._node_id and image.is_live(each) for each in (*known.isr, *known.elr)
-        )
+        return known is not None and _has_successor(self._node_id, known, image)
+
+    def _why_it_leads(self, partition: Partition, state: LeaderState) -> Waits:
+        image = self._metadata.image
+        known = image.partition(partition.topic, partition.index)
+        return _DAMAGED if known is None else why_it_leads(self._node_id, state.damaged_from, known, image)
+
+
+def why_it_leads(me: int, damaged_from: int | None, known: PartitionImage, image: MetadataImage) -> Waits:
+    reason = (
+        f"uncommitted records from offset {damaged_from} on are damaged on node {me}, which leads: nothing can be"
+        " written until another replica does"
+    )
+    if _has_successor(me, known, image):
+        # It has just come: it is asked for with the next look.
+        return Waits(reason)
+    restart = f"start node {me} again: it gives up these records, which no other replica has for sure"
+    # One that is up is in doubt, and cannot lead while this node does.
+    away = sorted(each for each in known.counted_on - {me} if not image.is_live(each))
+    if not away:
+        return Waits(reason, restart)
+    names = ", ".join(map(str, away))
+    are, have = ("node", "has") if len(away) == 1 else ("nodes", "have")
+    return Waits(
+        f"{reason}. Of the others {are} {names} {have} all that was acknowledged, and none is up",
+        f"start {are} {names}; if the disk is lost: "
+        + " ".join(f"`millstream cluster remove {each} --force`" for each in away)
+        + f", then {restart}",
+    )
+
+
+def _has_successor(me: int, known: PartitionImage, image: MetadataImage) -> bool:
+    return any(each != me and image.is_live(each) for each in (*known.isr, *known.elr))

@@ -8,6 +8,7 @@ from enum import IntEnum
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import replace
 
 from millstream.cluster.metadata.brokers import registered
 from millstream.cluster.metadata.commands import Decision, NewId
@@ -58,7 +59,8 @@ class ElectLeaders(msgspec.Struct, frozen=True):
 
 class MakeWay(msgspec.Struct, frozen=True):
     """A leader cannot read records that are not committed yet, so none can follow it: another leads that has all that
-    was acknowledged. Answers whether one does; where there is none, all stays as it is.
+    was acknowledged. Answers whether one does; where there is none, all stays as it is, and an earlier attempt of this
+    command, whose answer was lost, changes nothing any more: the leader goes on to answer.
     """
 
     broker_id: int
@@ -66,19 +68,23 @@ class MakeWay(msgspec.Struct, frozen=True):
     topic_id: UUID
     index: int
     leader_epoch: int
+    partition_epoch: int
 
     def decide(self, image: MetadataImage, _new_id: NewId, /) -> Decision[bool]:
         registered(image, self.broker_id, self.broker_epoch)
         topic = image.topics_by_id.get(self.topic_id)
         p = image.partition(topic.name, self.index) if topic is not None else None
-        if topic is None or p is None or (p.leader, p.leader_epoch) != (self.broker_id, self.leader_epoch):
+        if topic is None or p is None or p.partition_epoch != self.partition_epoch:
+            return Decision((), False)
+        if (p.leader, p.leader_epoch) != (self.broker_id, self.leader_epoch):
             return Decision((), False)
         # It counts as one without records until it is in sync again: what it cannot read may have been acknowledged by
         # a leader before it.
         me = (self.broker_id,)
         after = next_state(p, image.brokers, rules_of(image, topic), losses=Losses(unclean=me, wiped=me))
         if after.leader not in {*p.isr, *p.elr} - {self.broker_id}:
-            return Decision((), False)
+            refused = replace(p, partition_epoch=p.partition_epoch + 1)
+            return Decision((partition_changed(topic.topic_id, refused),), False)
         return Decision((partition_changed(topic.topic_id, after),), True)
 
 

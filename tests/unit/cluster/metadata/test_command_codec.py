@@ -67,7 +67,7 @@ EXAMPLES: list[tuple[Command[Any], Any]] = [
     ),
     (UnregisterBroker(3), True),
     (ElectLeaders(0, (("t", 1),)), (ElectionOutcome("t", 1),)),
-    (MakeWay(1, 2, UUID(int=4), 0, 3), True),
+    (MakeWay(1, 2, UUID(int=4), 0, 3, 5), True),
     (AlterReassignments((Reassignment("t", 0, (1, 2)),)), (ReassignmentOutcome("t", 0),)),
     (AddVoter(4, UUID(int=4)), True),
     (RemoveVoter(4), True),

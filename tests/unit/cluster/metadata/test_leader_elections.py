@@ -3,6 +3,7 @@
 import uuid
 
 import pytest
+from msgspec.structs import replace
 
 from millstream.cluster.metadata.command_codec import (
     decode_command,
@@ -36,13 +37,16 @@ def displaced() -> Cluster:
     return cluster
 
 
-def make_way(cluster: Cluster, leader_epoch: int | None = None) -> bool:
+def request_to_make_way(cluster: Cluster) -> MakeWay:
     """As the leader asks for it."""
-    p = cluster.partition()
-    epoch = p.leader_epoch if leader_epoch is None else leader_epoch
-    return cluster.do(
-        MakeWay(p.leader, cluster.image.brokers[p.leader].epoch, cluster.image.topics["t"].topic_id, 0, epoch)
-    )
+    p, image = cluster.partition(), cluster.image
+    topic_id, broker_epoch = image.topics["t"].topic_id, image.brokers[p.leader].epoch
+    return MakeWay(p.leader, broker_epoch, topic_id, 0, p.leader_epoch, p.partition_epoch)
+
+
+def make_way(cluster: Cluster, leader_epoch: int | None = None) -> bool:
+    asked = request_to_make_way(cluster)
+    return cluster.do(asked if leader_epoch is None else replace(asked, leader_epoch=leader_epoch))
 
 
 def test_a_leader_makes_way_for_one_that_is_in_sync_or_eligible() -> None:
@@ -67,6 +71,21 @@ def test_a_leader_makes_way_for_nobody_else() -> None:
     cluster.fence(2)
     assert not make_way(cluster), "3 is alive, and lacks what was acknowledged without it"
     assert cluster.led() == (1, (1,), ())
+
+
+def test_who_was_told_that_nobody_can_replace_it_is_not_replaced_by_an_earlier_attempt() -> None:
+    """It answers clients again from then on."""
+    cluster = Cluster(1, 2)
+    cluster.create(1, 2, min_insync_replicas=2)
+    attempt = request_to_make_way(cluster)
+    cluster.fence(2)
+    assert not cluster.do(attempt), "it is of another state of the partition"
+    attempt = request_to_make_way(cluster)
+    assert not cluster.do(attempt)
+    cluster.beat(2)
+    assert not cluster.do(attempt)
+    assert cluster.led() == (1, (1,), (2,))
+    assert make_way(cluster)
 
 
 def test_the_preferred_leader_is_elected_again() -> None:
