@@ -68,11 +68,11 @@ class PartitionWatch:
             originals["truncated"](partition)
 
         def proposes(
-            state: LeaderState, *, joining: Iterable[int] = (), leaving: Iterable[int] = ()
+            state: LeaderState, own_epoch: int, *, joining: Iterable[int] = (), leaving: Iterable[int] = ()
         ) -> PendingChange:
             joining = tuple(joining)
             self._joins(state, joining)
-            return propose(state, joining=joining, leaving=leaving)
+            return propose(state, own_epoch, joining=joining, leaving=leaving)
 
         replacements: dict[str, Callable[..., None]] = {
             "_advance": advanced,
