@@ -65,7 +65,7 @@ def test_a_group_begins_where_its_setting_says(
     topic, group = new_queue()
     hour_ago = int(time.time() * 1000) - 3_600_000
     send(node, topic, b"old", timestamp_ms=hour_ago - 60_000)
-    send(node, topic, b"new", timestamp_ms=hour_ago + 60_000)
+    send(node, topic, b"new", timestamp_ms=hour_ago + 1_800_000)
     configure(node, f"{group}-late", share_auto_offset_reset="latest")
     configure(node, f"{group}-hour", share_auto_offset_reset="by_duration:PT1H")
     with QueueConsumer(topic, f"{group}-late", node.bootstrap) as queue:
@@ -80,11 +80,16 @@ def test_a_scheduled_message_waits_for_its_time(
     node: NodeProcess, new_queue: Callable[..., tuple[str, str]]
 ) -> None:
     topic, group = new_queue(queue_headers_enable="true")
-    due = time.time() + 2
-    send(node, topic, b"later", headers={"millstream.deliver.at.ms": str(int(due * 1000))})
+
+    def send_for(due: float, value: bytes) -> None:
+        send(node, topic, value, headers={"millstream.deliver.at.ms": str(int(due * 1000))})
+
+    send_for(time.time() + 3600, b"much later")
     send(node, topic, b"now")
     with QueueConsumer(topic, group, node.bootstrap) as queue:
         assert one(queue).value == b"now"
+        due = time.time() + 1.5
+        send_for(due, b"later")
         assert one(queue).value == b"later"
     assert time.time() >= due - 0.1
 
