@@ -15,6 +15,7 @@ from support.metrics import metric
 from support.node import NodeProcess
 from support.raw_client import (
     PATIENCE_S,
+    ConnectionEnded,
     RawClient,
     batch_of,
     create_topic,
@@ -156,11 +157,11 @@ def test_large_requests_sent_by_halves_wait_for_memory_and_then_proceed(
     client = clients.enter_context(RawClient(node.listen))
     name = create_topic(client, new_topic(), max_message_bytes=4_000_000)
     before = resident_mb(node)
-    record = batch_of(b"r" * 3_000_000)
+    body = _produce_body(name, batch_of(b"r" * 3_000_000))
     halves = []
     for _ in range(20):
         each = clients.enter_context(RawClient(node.listen))
-        whole = each.expect("produce", 9, _produce_body(name, record))
+        whole = each.expect("produce", 9, body)
         each.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65_536)
         each.socket.settimeout(0.05)
         sent = _send_as_much_as_goes(each, whole[:2_000_000])
@@ -170,20 +171,32 @@ def test_large_requests_sent_by_halves_wait_for_memory_and_then_proceed(
     # Requests that need no memory of their own are served meanwhile.
     assert client.call("metadata", 12, topics=[{"name": name}]).topics[0].error_code == 0
     assert produce(client, name, batch_of(b"small")).base_offset == 0
-    # Half of the half-senders give up, the others go on: each gets its turn and its answer.
+    # Half of the half-senders give up, the others go on: each gets its turn and its answer. On a busy machine some were
+    # silent for so long that the node gave them up for those who wait.
     for each, _, _ in halves[::2]:
         each.reset()
     with ThreadPoolExecutor(len(halves)) as pool:
-        outcomes = list(pool.map(_send_the_rest, halves[1::2]))
-    assert outcomes == [0] * len(outcomes)
+        outcomes = dict(pool.map(_send_the_rest, halves[1::2]))
+    given_up = {
+        str(line["peer"])
+        for line in node.log_entries("connection closed")
+        if "others wait for its memory" in str(line["reason"])
+    }
+    assert {peer for peer, code in outcomes.items() if code is None} <= given_up
+    assert {code for code in outcomes.values() if code is not None} == {0}
     wait_for(lambda: in_flight(node), lambda used: used == 0, "all memory is given back")
 
 
-def _send_the_rest(half: tuple[RawClient, bytes, int]) -> int:
+def _send_the_rest(half: tuple[RawClient, bytes, int]) -> tuple[str, int | None]:
+    """Who sent it, and the answer's error code; None where the node had closed the connection."""
     client, whole, sent = half
+    peer = "{}:{}".format(*client.socket.getsockname())
     client.socket.settimeout(PATIENCE_S)
-    client.send_bytes(whole[sent:])
-    return int(client.receive().responses[0].partition_responses[0].error_code)
+    try:
+        client.send_bytes(whole[sent:])
+        return peer, int(client.receive().responses[0].partition_responses[0].error_code)
+    except (ConnectionError, ConnectionEnded):
+        return peer, None
 
 
 def _produce_body(name: str, record: bytes) -> bytes:
