@@ -9,7 +9,11 @@ from support.acked_writes import AckedWriter, judge, read_numbers
 from support.cli import Cli
 from support.cluster import ClusterProcesses, cluster_of
 
-SETTINGS = {"cluster.session_timeout": "5s", "replication.min_insync_replicas": "2"}
+SETTINGS = {
+    "cluster.session_timeout": "5s",
+    "replication.min_insync_replicas": "2",
+    "storage.checkpoint_interval": "1h",
+}
 
 
 @pytest.fixture
@@ -28,7 +32,8 @@ def test_what_rotted_at_the_leader_is_not_lost_when_all_nodes_are_killed(cluster
     topic = {"name": "t", "num_partitions": 1, "replication_factor": 3}
     (created,) = cluster.ask(1, "create_topics", 7, topics=[topic]).topics
     assert created.error_code == 0, created.error_message
-    with AckedWriter(cluster.seeds, "t", 1) as writer:
+    # Small batches, so that there are others behind the one that rots, however busy the machine is.
+    with AckedWriter(cluster.seeds, "t", 1, **{"batch.num.messages": 20}) as writer:
         writer.wait_for(200)
     leader = cluster.topics(1)["t"][0]
     for node in cluster.nodes.values():
