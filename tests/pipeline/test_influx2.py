@@ -38,7 +38,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Influx2]:
 def target(server: Influx2, bucket: str = BUCKET, token: str = TOKEN, gzip: bool = True) -> InfluxTarget:
     options = {"org": ORGANISATION, "bucket": bucket, "gzip": str(gzip).lower()}
     made = parse_target(server.url, options, token, is_v2=True)
-    return replace(made, retry_for=timedelta(seconds=2), post_points=7)
+    return replace(made, retry_for=timedelta(seconds=90), post_points=7)
 
 
 def line(seconds: int, value: str = "1") -> str:

@@ -52,12 +52,17 @@ def store(influx: InfluxProcess, tmp_path: Path) -> Iterator[InfluxStore]:
 
 
 def open_influx(
-    influx: InfluxProcess, tmp_path: Path, *, gzip: bool | None = None, retention: timedelta | None = None
+    influx: InfluxProcess,
+    tmp_path: Path,
+    *,
+    gzip: bool | None = None,
+    retention: timedelta | None = None,
+    patience: timedelta = timedelta(seconds=90),
 ) -> InfluxStore:
     database = f"test {tmp_path.name}"
     options = {"db": database} | ({} if gzip is None else {"gzip": str(gzip).lower()})
     target = parse_target(influx.url, options, "", is_v2=False)
-    bounded = replace(target, retry_for=timedelta(seconds=1), request_timeout=timedelta(seconds=1))
+    bounded = replace(target, retry_for=patience, request_timeout=patience)
     return InfluxStore(bounded, tmp_path / "lake", retention)
 
 
@@ -197,22 +202,26 @@ def test_a_server_that_is_down_or_hangs_is_reported_and_nothing_is_lost(
     tmp_path: Path, spark: "SparkSession"
 ) -> None:
     server = InfluxProcess(tmp_path / "server")
-    store = open_influx(server, tmp_path)
+    store, impatient = (
+        open_influx(server, tmp_path),
+        open_influx(server, tmp_path, patience=timedelta(seconds=1)),
+    )
     frame = points_frame(spark, [point(i, source_offset=i) for i in range(10)])
     try:
         with pytest.raises(StoreUnavailable, match=r"has not taken a request for 1 s.*is it running"):
-            store.write_points(frame, 0)
+            impatient.write_points(frame, 0)
         server.start()
         assert not store.write_points(frame, 0)
         server.pause()
         with pytest.raises(StoreUnavailable, match="timed out"):
-            store.write_points(frame, 1)
+            impatient.write_points(frame, 1)
         server.kill()
         server.start()
         assert not store.write_points(frame, 1)
         assert store.count_points() == 10
     finally:
-        store.close()
+        for each in (store, impatient):
+            each.close()
         server.stop()
 
 
