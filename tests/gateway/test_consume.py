@@ -225,17 +225,28 @@ def test_a_consumer_holds_no_more_than_its_permits(
         assert events.next()["payload"] == "m0"
 
 
-def test_a_stream_resumes_behind_the_last_event_that_its_client_saw(
-    gateway: httpx.Client, other: httpx.Client, topic: str
-) -> None:
-    send(other, topic, 3, partition=0)
-    with Events(gateway, topic=topic, group="g", partition=0) as events:
+@pytest.fixture
+def slow_to_release() -> Iterator[httpx.Client]:
+    """A gateway that keeps what a stream had for a client that comes back, however long that takes."""
+    with (
+        EmbeddedBroker(topics={"kept": 1}, settings={"proxy.release_delay": "10m"}) as broker,
+        httpx.Client(base_url=broker.http_url, timeout=90) as client,
+    ):
+        yield client
+
+
+def test_a_stream_resumes_behind_the_last_event_that_its_client_saw(slow_to_release: httpx.Client) -> None:
+    client = slow_to_release
+    send(client, "kept", 3)
+    with Events(client, topic="kept", group="g") as events:
         found = events.take(3)
-    headers = {"last-event-id": found[1]["id"]}
-    with Events(gateway, headers, topic=topic, group="g", partition=0) as events:
+    wait_for(
+        lambda: client.get("/metrics").text, lambda text: "proxy_streams 0.0" in text, "the stream has ended"
+    )
+    with Events(client, {"last-event-id": found[1]["id"]}, topic="kept", group="g") as events:
         assert events.next()["payload"] == "m2"
         for each in found[:2]:
-            assert settle(other, "ack", "g", id=each["id"]).text == "ok", "its client has these"
+            assert settle(client, "ack", "g", id=each["id"]).text == "ok", "its client has these"
 
 
 def test_of_a_list_only_what_is_not_the_consumers_is_refused(gateway: httpx.Client, topic: str) -> None:
