@@ -67,7 +67,7 @@ def test_a_full_disk_costs_a_controller_its_office_but_not_its_place(three: Thre
     three.disks[full].faults.clear()
     until(lambda: three.knows(full, "meanwhile"))
     until(lambda: not health.reasons_not_to_come())
-    assert three.nodes[second].broker.metadata.image.is_live(full)
+    until(lambda: three.nodes[second].broker.metadata.image.is_live(full))
 
 
 def test_the_status_tells_a_full_node_from_one_that_is_away(three: ThreeNodes) -> None:
@@ -79,6 +79,8 @@ def test_the_status_tells_a_full_node_from_one_that_is_away(three: ThreeNodes) -
         with Cluster(ClusterSettings(((host, int(port)),))) as cluster:
             return view_cluster(cluster)
 
+    # A node is fenced at first, too, until the controller hears that it serves.
+    until(lambda: [each.is_live for each in status().brokers] == [True] * 3)
     three.disks[full].capacity_bytes = three.disks[full].used_bytes() + 100
     three.nodes[full].broker.loop.call_soon_threadsafe(
         three.nodes[full].broker.logs.writability.found_no_room

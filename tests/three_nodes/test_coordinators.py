@@ -15,7 +15,7 @@ from unit.coordinator.counting_machine import CountingMachine, Get
 
 @pytest.fixture(scope="module")
 def three() -> Iterator[ThreeNodes]:
-    nodes = ThreeNodes(session_ms=2000)
+    nodes = ThreeNodes()
     try:
         yield nodes
     finally:

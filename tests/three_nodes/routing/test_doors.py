@@ -373,7 +373,7 @@ def test_what_nobody_waits_for_any_more_is_not_kept_from_others(three: ThreeNode
 
 def test_what_is_sent_while_leaders_go_is_there_once_and_in_order() -> None:
     """A batch whose answer was lost is sent again, and found in the log."""
-    three = ThreeNodes(session_ms=2000)
+    three = ThreeNodes()
     try:
         places = topic(three, "failover", 3, 3, min_insync_replicas="2")
         survivor = 1

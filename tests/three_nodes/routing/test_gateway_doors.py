@@ -20,7 +20,7 @@ NOBODY = "127.0.0.1:1"
 
 @pytest.fixture(scope="module")
 def three() -> Iterator[ThreeNodes]:
-    nodes = ThreeNodes(session_ms=2000)
+    nodes = ThreeNodes()
     try:
         yield nodes
     finally:
