@@ -46,6 +46,18 @@ class InProcessNode:
         self._started.set()
         if self._failure is None:
             self.loop.run_forever()
+            self.loop.run_until_complete(_settle())
+
+
+async def _settle() -> None:
+    """What had begun when the loop was stopped: a connection that just came, or was about to close, would stay open."""
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
+    # As many turns as it takes to close a connection that was accepted in the last one.
+    for _ in range(5):
+        await asyncio.sleep(0)
 
 
 @contextmanager
