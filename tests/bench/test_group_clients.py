@@ -51,7 +51,7 @@ def test_raw_and_real_members_get_along_in_one_group(broker: Millstream) -> None
         connection.close()
         real.close()
 
-    asyncio.run(asyncio.wait_for(share(), 60))
+    asyncio.run(asyncio.wait_for(share(), 90))
 
 
 def test_commits_are_counted_only_when_stored(broker: Millstream) -> None:
