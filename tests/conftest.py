@@ -1,5 +1,6 @@
 """Fixtures for all tests. A test that needs a running node asks for `broker`, or for `start_node`."""
 
+import gc
 import itertools
 import os
 from collections import Counter
@@ -66,6 +67,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         values = item.callspec.params if hasattr(item, "callspec") else {}
         which = [str(values[name]) for name in shared if name in values]
         item.add_marker(pytest.mark.xdist_group("-".join([item.path.stem, *which])))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish() -> None:
+    """What a worker leaves is collected while it has time: five seconds after its last word it is interrupted."""
+    gc.collect()
+    gc.freeze()
 
 
 # A node that lives as long as the test run would some time find the messages that tests date back to be too old.
