@@ -291,11 +291,13 @@ def test_consume_of_an_empty_topic_ends_at_once(cli: Cli, topic: str) -> None:
 
 
 def test_following_prints_what_arrives_and_ends_when_idle(cli: Cli, topic: str, broker: NodeProcess) -> None:
-    cli.ok("produce", topic, "-m", "first")
+    # Connected before there is a limit: what is idle for five seconds ends.
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer.produce(topic, b"first")
+    assert producer.flush(90) == 0
     reader = cli.start("consume", topic, "--follow", "--timeout", "5")
     assert reader.stdout is not None
     assert reader.stdout.readline() == b"first\n"
-    producer = Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce(topic, b"later")
     assert producer.flush(90) == 0
     out, error = reader.communicate(timeout=180)

@@ -187,7 +187,7 @@ def test_offset_that_is_not_there_is_told_when_no_reset_is_wanted(
     with Consumer(config) as consumer:
         consumer.assign({(topic, 0): 1_000})
         with pytest.raises(OffsetOutOfRange):
-            consumer.poll(10)
+            consumer.poll(90)
 
 
 def test_latest_reads_only_what_comes_later(millstream_broker: EmbeddedBroker, topic: str) -> None:

@@ -182,12 +182,12 @@ def test_finished_offsets_are_committed_to_a_group(
         reader = reader.option("kafka.group.id", group).option("commitOffsets", "true")
         frame = reader.option("subscribe", topic).option("startingOffsets", "earliest").load()
         writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
-        assert writer.trigger(availableNow=True).start().awaitTermination(90)
+        assert writer.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
 
     def committed() -> list[int]:
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
         try:
-            return [each.offset for each in consumer.committed([Place(topic, n) for n in (0, 1)], 30)]
+            return [each.offset for each in consumer.committed([Place(topic, n) for n in (0, 1)], 90)]
         finally:
             consumer.close()
 

@@ -75,7 +75,7 @@ def topic(broker: NodeProcess, topic_with: Callable[..., str]) -> str:
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for value in (b'{"id": 1, "name": "one"}', b"rubbish", None, b'{"id": 2}'):
         producer.produce(name, value, b"key")
-    assert producer.flush(20) == 0
+    assert producer.flush(90) == 0
     return name
 
 
@@ -99,7 +99,7 @@ def test_typed_rows_in_batches_and_streams(
         stream.writeStream.format("memory").queryName("typed").trigger(availableNow=True)
         .option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     )  # fmt: skip
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(250)
     assert spark.table("typed").orderBy("offset").collect() == expected
     dropped = spark.read.format("millstream").options(**options, mode="DROPMALFORMED").schema(POINT).load()
     assert [row.offset for row in dropped.orderBy("offset").collect()] == [0, 2, 3]

@@ -74,7 +74,7 @@ def test_a_stream_is_written_and_a_restart_goes_on(spark, broker, topic_with, fi
         writer = frame.select("key", "value").writeStream.format("millstream").option("topic", sink)
         writer = writer.option("kafka.bootstrap.servers", broker.bootstrap)
         query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
-        assert query.awaitTermination(90)
+        assert query.awaitTermination(300)
 
     run()
     fill(source, range(50, 80), 1)

@@ -82,7 +82,7 @@ async def bench(**config: Any) -> AsyncIterator[Bench]:
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 30))
+    asyncio.run(asyncio.wait_for(scenario(), 90))
 
 
 async def until(condition: Callable[[], bool]) -> None:

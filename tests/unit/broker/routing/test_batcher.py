@@ -77,10 +77,10 @@ def test_a_message_that_did_not_leave_in_time_was_not_sent_and_one_on_its_way_is
         batcher = batcher_of(node)
         await batcher.send(ME, PLACE, message())
         held = HeldDisk(node)
-        first = asyncio.create_task(batcher.send(ME, PLACE, message(), timeout_s=0.2))
+        first = asyncio.create_task(batcher.send(ME, PLACE, message(), timeout_s=1.0))
         for _ in range(10):
             await asyncio.sleep(0)
-        second = asyncio.create_task(batcher.send(ME, PLACE, message(), timeout_s=0.1))
+        second = asyncio.create_task(batcher.send(ME, PLACE, message(), timeout_s=0.5))
         outcomes = await asyncio.gather(first, second, return_exceptions=True)
         held.let_go()
         # What is behind it is sent as if nothing had been.

@@ -100,7 +100,7 @@ async def three(path: Path, session_seconds: float = 60.0) -> AsyncIterator[Boar
     for number in (1, 2, 3):
         board.start(number)
     try:
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(90):
             yield board
     finally:
         for number in list(board.services):
