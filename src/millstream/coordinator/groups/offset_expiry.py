@@ -10,6 +10,8 @@ from millstream.coordinator.groups.records import ClassicGroupKey, CommittedOffs
 from millstream.coordinator.groups.state import Group
 from millstream.coordinator.groups.turn import Timer, TimerKind, Turn
 
+# A topic that is not known for so long after a commit was deleted, and its offsets could not be removed with it.
+_GONE_AFTER_MS = 600_000
 _OFFSETS_PER_TURN = 1_000
 _PAUSE_MS = 1
 
@@ -57,15 +59,18 @@ def _expire_some(turn: Turn, walk: ExpiryWalk, limit: int) -> int:
     # Both may have changed since the last step.
     group = turn.state.groups.get(group_id)
     ageing = _ageing(group)
+    known = turn.state.topics.topics
     looked_at = 1
     for topic, partitions in walk.take(turn.state.offsets, limit):
         looked_at += len(partitions)
-        if ageing is None:
-            continue
+        is_gone = bool(known) and topic not in known
         for partition in partitions:
             key = OffsetKey(group_id, topic, partition)
             value = turn.state.offsets.get(group_id, topic, partition)
-            if value is not None and ageing.expired(turn, key, value):
+            if value is not None and (
+                (is_gone and turn.now_ms - value.commit_ms >= _GONE_AFTER_MS)
+                or (ageing is not None and ageing.expired(turn, key, value))
+            ):
                 turn.write(key, None)
     if walk.group_is_done:
         walk.next_group()

@@ -1,9 +1,11 @@
 """The check for old offsets is done in steps, between which other requests are decided."""
 
+from uuid import UUID
+
 from millstream.coordinator.groups.replies import Fetched
 from millstream.coordinator.groups.requests import CommitOffsets, FetchOffsets, ListGroups, OffsetToCommit
 from millstream.coordinator.groups.settings import GroupSettings
-from scenario.harness import Harness
+from scenario.harness import Harness, KnownTopics
 
 WEEK_MS = 7 * 24 * 3_600_000
 STEP = 1_000
@@ -66,3 +68,16 @@ def fetched(harness: Harness, group_id: str) -> Fetched:
     answer = harness.call(FetchOffsets(group_id, None))
     assert isinstance(answer, Fetched)
     return answer
+
+
+def test_offsets_that_outlived_their_topic_go_though_their_removal_failed() -> None:
+    """It was deleted while nothing could be appended, and the coordinator was built again from the log."""
+    both = KnownTopics().with_topic("kept", 1, UUID(int=1)).with_topic("gone", 1, UUID(int=2))
+    harness = Harness(topics=both)
+    commit(harness, "g", "kept", 0, 1)
+    commit(harness, "g", "gone", 0, 1)
+    harness.topics = both.without_topic("gone")
+    harness.restart()
+    assert len(fetched(harness, "g").topics) == 2, "another node may have told of a topic that is new"
+    harness.advance(GroupSettings().offsets_retention_check_interval_ms)
+    assert [topic for topic, _ in fetched(harness, "g").topics] == ["kept"]
