@@ -52,6 +52,11 @@ GROUP_CONFIGS = (
         " COORDINATOR_NOT_AVAILABLE.", minimum=1,
     ),
     _group(
+        "offsets.max.bytes", ConfigType.LONG, str(256 * 1024 * 1024),
+        "The most bytes of metadata beside the committed offsets that this node keeps for groups; a commit with more is"
+        " refused with COORDINATOR_NOT_AVAILABLE.", minimum=0,
+    ),
+    _group(
         "group.consumer.max.size", ConfigType.INT, "10000",
         "The most members of a consumer group (KIP-848); one more is refused with GROUP_MAX_SIZE_REACHED.", minimum=1,
     ),

@@ -51,6 +51,9 @@ class BoundsState(Protocol):
     def offsets(self) -> int: ...
 
     @property
+    def offset_bytes(self) -> int: ...
+
+    @property
     def regexes(self) -> int: ...
 
     bytes: int
@@ -63,6 +66,7 @@ def watch_bounds(registry: Registry, state: BoundsState) -> None:
         ("millstream_groups", "Groups that this node coordinates.", lambda: state.groups),
         ("millstream_groups_members", "Members of all groups.", lambda: state.members),
         ("millstream_groups_offsets", "Committed offsets of all groups.", lambda: state.offsets),
+        ("millstream_groups_offset_bytes", "Metadata of committed offsets.", lambda: state.offset_bytes),
         ("millstream_groups_regexes", "Regular expressions that groups subscribe by.", lambda: state.regexes),
         (
             "millstream_groups_bytes",

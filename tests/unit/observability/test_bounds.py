@@ -34,6 +34,7 @@ BOUNDS = {
     "group.consumer.regex.max.count": "millstream_groups_regexes",
     "group.share.max.share.sessions": "millstream_share_sessions",
     "offsets.max.count": "millstream_groups_offsets",
+    "offsets.max.bytes": "millstream_groups_offset_bytes",
     "cluster.max_partitions": "millstream_partitions",
     "http.max_connections": "millstream_http_connections",
     "proxy.max_in_flight": "proxy_in_flight_bytes",

@@ -10,8 +10,11 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from millstream.coordinator.decision import Request
 from millstream.coordinator.groups.classic_group import ClassicGroup
 from millstream.coordinator.groups.consumer_group import ConsumerGroup
+from millstream.coordinator.groups.offsets import size_of as size_of_metadata
+from millstream.coordinator.groups.records import MemberSubscription, PartitionSet, ShareMember
 from millstream.coordinator.groups.requests import CommitOffsets, ConsumerHeartbeat, JoinGroup, SyncGroup
 from millstream.coordinator.groups.settings import GroupSettings
+from millstream.coordinator.groups.share_group import ShareGroup
 from millstream.coordinator.groups.share_requests import OpenQueue, ShareHeartbeat
 from millstream.coordinator.groups.state import Group, GroupState
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -32,7 +35,7 @@ class GroupBounds:
         self.bytes = 0
         """As far as it is known."""
         self.refusals: dict[str, int] = dict.fromkeys(
-            ("group.max.count", "group.max.bytes", "offsets.max.count"), 0
+            ("group.max.count", "group.max.bytes", "offsets.max.count", "offsets.max.bytes"), 0
         )
 
     def check(self, state: GroupState | None, request: Request[object]) -> None:
@@ -56,6 +59,10 @@ class GroupBounds:
             self._check_bytes(_MEMBER_BYTES + sum(len(data) for _, data in request.protocols))
         elif isinstance(request, CommitOffsets):
             self._check_offsets(state, request)
+        elif isinstance(request, ConsumerHeartbeat | ShareHeartbeat) and request.member_epoch >= 0:
+            added = _added_by(state, request)
+            if added:
+                self._check_bytes(added)
 
     @property
     def groups(self) -> int:
@@ -64,6 +71,10 @@ class GroupBounds:
     @property
     def offsets(self) -> int:
         return sum(len(state.offsets) for state in self._states())
+
+    @property
+    def offset_bytes(self) -> int:
+        return sum(state.offsets.metadata_bytes for state in self._states())
 
     @property
     def regexes(self) -> int:
@@ -76,7 +87,7 @@ class GroupBounds:
 
     @property
     def members(self) -> int:
-        return sum(_members(group) for state in self._states() for group in state.groups.values())
+        return sum(_members(group) for state in self._states() for group in _all_groups(state))
 
     def _check_member(self, size: int) -> None:
         most = self._settings.group_member_max_bytes
@@ -97,9 +108,15 @@ class GroupBounds:
         self.bytes += added
 
     def _check_offsets(self, state: GroupState, request: CommitOffsets) -> None:
+        known = state.offsets.get
+        added = sum(size_of_metadata(each.metadata) for each in request.offsets)
+        if added:
+            former = (known(request.group_id, each.topic, each.partition) for each in request.offsets)
+            added -= sum(size_of_metadata(each.metadata) for each in former if each is not None)
+            if added > 0 and self.offset_bytes + added > self._settings.offsets_max_bytes:
+                raise self._refusal("offsets.max.bytes", self._settings.offsets_max_bytes)
         if self.offsets < self._settings.offsets_max_count:
             return
-        known = state.offsets.get
         if any(known(request.group_id, each.topic, each.partition) is None for each in request.offsets):
             raise self._refusal("offsets.max.count", self._settings.offsets_max_count)
 
@@ -122,29 +139,57 @@ class GroupBounds:
         counted = 0
         before = self.bytes
         for state in self._states():
-            for group in list(state.groups.values()):
+            for group in _all_groups(state):
                 counted += size_of(group)
                 yield
         # Requests that came in meanwhile may have been counted or not.
         self.bytes = counted + max(self.bytes - before, 0)
 
 
-def _members(group: Group) -> int:
-    return len(group.members) if isinstance(group, ClassicGroup) else len(group.subscriptions)
+def _all_groups(state: GroupState) -> list[Group | ShareGroup]:
+    return [*state.groups.values(), *state.share_groups.values()]
 
 
-def size_of(group: Group) -> int:
+def _members(group: Group | ShareGroup) -> int:
+    return len(group.subscriptions) if isinstance(group, ConsumerGroup) else len(group.members)
+
+
+def _added_by(state: GroupState, request: ConsumerHeartbeat | ShareHeartbeat) -> int:
+    """A new member, or topics that it did not name before."""
+    member: MemberSubscription | ShareMember | None = None
+    if isinstance(request, ShareHeartbeat):
+        shares = state.share_groups.get(request.group_id)
+        member = None if shares is None else shares.members.get(request.member_id)
+    elif isinstance(group := state.groups.get(request.group_id), ConsumerGroup):
+        member = group.subscriptions.get(request.member_id)
+    names = request.topic_names or frozenset()
+    if member is None:
+        return _MEMBER_BYTES + _total(names)
+    return _total(names - member.topic_names)
+
+
+def size_of(group: Group | ShareGroup) -> int:
     """About what a group takes."""
     if isinstance(group, ClassicGroup):
         return _GROUP_BYTES + sum(
             _MEMBER_BYTES + len(member.assignment) + _total(data for _, data in member.protocols)
             for member in group.members.values()
         )
+    assigned = sum(map(_partitions, group.targets.values())) + sum(
+        _partitions(each.assigned) for each in group.currents.values()
+    )
+    members = group.members if isinstance(group, ShareGroup) else group.subscriptions
+    regexes = () if isinstance(group, ShareGroup) else group.regexes.values()
     return (
         _GROUP_BYTES
-        + sum(_MEMBER_BYTES + _total(each.topic_names) for each in group.subscriptions.values())
-        + sum(_total(each.topics) for each in group.regexes.values())
+        + _PARTITION_BYTES * assigned
+        + sum(_MEMBER_BYTES + _total(each.topic_names) for each in members.values())
+        + sum(_total(each.topics) for each in regexes)
     )
+
+
+def _partitions(assigned: PartitionSet) -> int:
+    return sum(map(len, assigned.values()))
 
 
 def _total(sized: Iterable[bytes] | Iterable[str]) -> int:

@@ -9,14 +9,19 @@ from millstream.coordinator.groups.records import CommittedOffset, OffsetKey
 _NONE: dict[str, dict[int, CommittedOffset]] = {}
 
 
+def size_of(metadata: str) -> int:
+    return len(metadata.encode()) if metadata else 0
+
+
 class Offsets:
     """group -> topic -> partition -> offset; changed by `replay` only."""
 
-    __slots__ = ("_count", "_groups")
+    __slots__ = ("_count", "_groups", "metadata_bytes")
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
         self._count = 0
+        self.metadata_bytes = 0
 
     def __len__(self) -> int:
         return self._count
@@ -30,14 +35,18 @@ class Offsets:
     def replay(self, key: OffsetKey, value: CommittedOffset | None) -> None:
         if value is not None:
             partitions = self._groups.setdefault(key.group_id, {}).setdefault(key.topic, {})
-            self._count += key.partition not in partitions
+            former = partitions.get(key.partition)
+            self._count += former is None
+            self.metadata_bytes += size_of(value.metadata) - (size_of(former.metadata) if former else 0)
             partitions[key.partition] = value
             return
         topics = self._groups.get(key.group_id, _NONE)
         found = topics.get(key.topic)
-        if found is None or found.pop(key.partition, None) is None:
+        removed = None if found is None else found.pop(key.partition, None)
+        if found is None or removed is None:
             return
         self._count -= 1
+        self.metadata_bytes -= size_of(removed.metadata)
         if not found:
             del topics[key.topic]
             if not topics:

@@ -45,6 +45,7 @@ class GroupSettings:
     group_consumer_regex_max_length: int = 1_000
     group_consumer_regex_max_count: int = 100
     offsets_max_count: int = 2_000_000
+    offsets_max_bytes: int = 256 * 1024 * 1024
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_minutes: int = 7 * 24 * 60
     offsets_retention_check_interval_ms: int = 600_000
