@@ -1,8 +1,8 @@
 """Server-side assignors: who should read which partitions. Equal input gives equal output."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -11,6 +11,10 @@ from millstream.coordinator.groups.partition_sets import from_pairs, pairs
 from millstream.coordinator.groups.records import PartitionSet
 
 Place = tuple[UUID, int]
+
+# Partitions that are looked at to level what members have.
+_MOST_LOOKED_AT = 200_000
+_FEW = 32
 
 
 class AssignmentInput(msgspec.Struct, frozen=True):
@@ -78,43 +82,111 @@ def _uniform_same_topics(given: AssignmentInput) -> dict[str, list[Place]]:
 
 def _uniform_different_topics(given: AssignmentInput) -> dict[str, list[Place]]:
     members = given.members()
-    owner: dict[Place, str] = {}
-    load = dict.fromkeys(members, 0)
-    readers = {
-        topic_id: [member_id for member_id in members if topic_id in given.subscribed[member_id]]
-        for topic_id in given.partition_counts
-    }
-    for member_id in members:
-        for place in _still_valid(given, member_id):
-            if owner.setdefault(place, member_id) == member_id:
-                load[member_id] += 1
+    topics = sorted(given.partition_counts)
+    number = {topic_id: at for at, topic_id in enumerate(topics)}
+    readers = _readers(given, members, number)
+    owner: dict[tuple[int, int], int] = {}
+    for reader, member_id in enumerate(members):
+        subscribed = given.subscribed[member_id]
+        for topic_id, partition in pairs(given.previous.get(member_id, {})):
+            if topic_id in subscribed and partition < given.partition_counts.get(topic_id, 0):
+                owner.setdefault((number[topic_id], partition), reader)
+    loads = _Loads(len(members), owner.values())
     # The topics with the fewest readers first: the others can still go round them.
-    for place in sorted(
-        _all_places(given, frozenset(given.partition_counts)), key=lambda p: (len(readers[p[0]]), p)
-    ):
-        if place not in owner and readers[place[0]]:
-            taker = min(readers[place[0]], key=lambda m: load[m])
-            owner[place] = taker
-            load[taker] += 1
-    _level(owner, load, readers)
+    for at in sorted(range(len(topics)), key=lambda at: (readers[at].bits.bit_count(), at)):
+        for partition in range(given.partition_counts[topics[at]] if readers[at].bits else 0):
+            if (at, partition) not in owner:
+                owner[at, partition] = taker = loads.least_of(readers[at])
+                loads.move(taker, 1)
+    _level(owner, loads, readers)
     places: dict[str, list[Place]] = {member_id: [] for member_id in members}
-    for place, member_id in owner.items():
-        places[member_id].append(place)
+    for (at, partition), reader in owner.items():
+        places[members[reader]].append((topics[at], partition))
     return places
 
 
-def _level(owner: dict[Place, str], load: dict[str, int], readers: Mapping[UUID, list[str]]) -> None:
-    """Move single partitions to a reader with at least two fewer; every move evens the loads, so it ends."""
-    moved = True
-    while moved:
+class _Readers(NamedTuple):
+    """The members of a topic, a bit for each: the one with the least is found in a few steps, however many there are.
+    Of few it is found by looking at each, however much they have.
+    """
+
+    bits: int
+    few: list[int]
+
+
+def _readers(given: AssignmentInput, members: list[str], number: Mapping[UUID, int]) -> list[_Readers]:
+    alike: dict[frozenset[UUID], int] = {}
+    for reader, member_id in enumerate(members):
+        subscribed = given.subscribed[member_id]
+        alike[subscribed] = alike.get(subscribed, 0) | 1 << reader
+    readers = [0] * len(number)
+    for subscribed, bits in alike.items():
+        for topic_id in subscribed & number.keys():
+            readers[number[topic_id]] |= bits
+    return [_Readers(bits, _bits_of(bits) if bits.bit_count() <= _FEW else []) for bits in readers]
+
+
+def _bits_of(bits: int) -> list[int]:
+    found = []
+    while bits:
+        found.append((bits & -bits).bit_length() - 1)
+        bits &= bits - 1
+    return found
+
+
+class _Loads:
+    """How many partitions each member has, and which members have how many."""
+
+    def __init__(self, members: int, owners: Iterable[int]) -> None:
+        self.of = [0] * members
+        for reader in owners:
+            self.of[reader] += 1
+        self._with: list[int] = [0] * (max(self.of, default=0) + 1)
+        for reader, load in enumerate(self.of):
+            self._with[load] |= 1 << reader
+        self._least = 0
+
+    @property
+    def is_level(self) -> bool:
+        return max(self.of) - min(self.of) < 2
+
+    def least_of(self, readers: "_Readers") -> int:
+        """The first of those that have the least."""
+        if readers.few:
+            return min(readers.few, key=self.of.__getitem__)
+        while not self._with[self._least]:
+            self._least += 1
+        for load in range(self._least, len(self._with)):
+            if found := readers.bits & self._with[load]:
+                return (found & -found).bit_length() - 1
+        raise ValueError("a topic without readers")
+
+    def move(self, reader: int, change: int) -> None:
+        load, bit = self.of[reader], 1 << reader
+        self._with[load] ^= bit
+        self.of[reader] = load = load + change
+        if load == len(self._with):
+            self._with.append(0)
+        self._with[load] |= bit
+        self._least = min(self._least, load)
+
+
+def _level(owner: dict[tuple[int, int], int], loads: _Loads, readers: list[_Readers]) -> None:
+    """Move single partitions to a reader with at least two fewer; every move evens the loads. What a few rounds do not
+    level is left to the next assignment: subscriptions can be made to take any number.
+    """
+    for _ in range(max(_MOST_LOOKED_AT // max(len(owner), 1), 1)):
         moved = False
-        for place, giver in sorted(owner.items(), key=lambda item: (-load[item[1]], item[0])):
-            taker = min(readers[place[0]], key=lambda m: load[m])
-            if load[owner[place]] - load[taker] >= 2:
-                owner[place] = taker
-                load[giver] -= 1
-                load[taker] += 1
-                moved = True
+        if not loads.is_level:
+            for place, giver in sorted(owner.items(), key=lambda item: (-loads.of[item[1]], item[0])):
+                taker = loads.least_of(readers[place[0]])
+                if loads.of[giver] - loads.of[taker] >= 2:
+                    owner[place] = taker
+                    loads.move(giver, -1)
+                    loads.move(taker, 1)
+                    moved = True
+        if not moved:
+            return
 
 
 def _all_places(given: AssignmentInput, topics: frozenset[UUID]) -> list[Place]:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millstream.coordinator.groups import assignors
 from millstream.coordinator.groups.assignors import AssignmentInput, assign_range, assign_uniform
 from millstream.coordinator.groups.partition_sets import pairs
 from millstream.coordinator.groups.records import PartitionSet
@@ -107,3 +108,32 @@ def test_a_hundred_members_and_a_thousand_partitions_are_assigned_at_once() -> N
     topics = frozenset(TOPICS[:1])
     assigned = assign_uniform(an_input({f"m{n:03}": topics for n in range(100)}, {TOPICS[0]: 1000}))
     assert {len(list(pairs(partitions))) for partitions in assigned.values()} == {10}
+
+
+def test_the_work_of_levelling_is_bounded_and_done_with_the_next_assignment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each reads two topics, one of them with its neighbour: what the first has too much must pass through all."""
+    monkeypatch.setattr(assignors, "_MOST_LOOKED_AT", 1_000)
+    topics = [UUID(int=n) for n in range(1, 12)]
+    subscribed = {f"m{n:02}": frozenset(topics[n : n + 2]) for n in range(10)}
+    counts = dict.fromkeys(topics, 1) | {topics[0]: 10, topics[1]: 90}
+
+    def spread(previous: dict[str, PartitionSet]) -> tuple[int, dict[str, PartitionSet]]:
+        assigned = assign_uniform(an_input(subscribed, counts, previous))
+        loads = [len(list(pairs(partitions))) for partitions in assigned.values()]
+        assert sum(loads) == sum(counts.values())
+        return max(loads) - min(loads), assigned
+
+    looked_at = 0
+    least_of = assignors._Loads.least_of
+
+    def counted(loads: assignors._Loads, readers: assignors._Readers) -> int:
+        nonlocal looked_at
+        looked_at += 1
+        return least_of(loads, readers)
+
+    monkeypatch.setattr(assignors._Loads, "least_of", counted)
+    first, assigned = spread({})
+    assert looked_at <= sum(counts.values()) + 1_000 + sum(counts.values())
+    assert spread(assigned)[0] <= first
