@@ -7,10 +7,12 @@ from typing import Never
 from uuid import UUID
 
 from millstream.coordinator.decision import Decision
+from millstream.coordinator.groups.consumer_group import ConsumerGroup
 from millstream.coordinator.groups.coordinator import GroupCoordinator
 from millstream.coordinator.groups.records import GroupRecord
+from millstream.coordinator.groups.regex import find_topics, remember
 from millstream.coordinator.groups.replies import GroupReply
-from millstream.coordinator.groups.requests import ChangeTopics, GroupRequest
+from millstream.coordinator.groups.requests import ChangeTopics, ConsumerHeartbeat, GroupRequest
 from millstream.coordinator.groups.settings import GroupSettings
 from millstream.protocol.errors import KafkaError
 
@@ -59,6 +61,8 @@ class Harness:
 
     def submit(self, request: GroupRequest) -> int:
         token = next(self._tokens)
+        if isinstance(request, ConsumerHeartbeat):
+            self._match(request)
         try:
             self._take(self.machine.handle(request, token, self.now_ms))
         except KafkaError as error:
@@ -108,6 +112,14 @@ class Harness:
     def change_settings(self, **changes: object) -> None:
         self.settings = replace(self.settings, **changes)  # type: ignore[arg-type]
         self.restart()
+
+    def _match(self, request: ConsumerHeartbeat) -> None:
+        """As a node does before it submits a heartbeat."""
+        state = self.machine.state
+        group = state.groups.get(request.group_id)
+        known = group.regexes if isinstance(group, ConsumerGroup) else ()
+        for pattern in {request.topic_regex or "", *known} - {""}:
+            remember(pattern, state.topics.topics, find_topics(pattern, state.topics.topics))
 
     def _build(self) -> GroupCoordinator:
         return GroupCoordinator(self.settings, lambda: str(next(self._ids)), lambda: self.topics)

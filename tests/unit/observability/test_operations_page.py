@@ -22,7 +22,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "OPERATIONS.md"
 
 
 class Nothing:
-    groups = members = offsets = regexes = bytes = 0
+    groups = members = offsets = offset_bytes = regexes = bytes = 0
     refusals: ClassVar[dict[str, int]] = {}
 
     def partition_samples(self) -> list[object]:

@@ -4,9 +4,8 @@ Imported with the first request about groups, or when a partition of their topic
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
-from functools import cached_property
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import cached_property, partial
 from itertools import chain, islice
 from typing import NoReturn, TypeVar
 
@@ -29,7 +28,7 @@ from millstream.coordinator.definition import Definition, InternalTopic
 from millstream.coordinator.groups.consumer_group import ConsumerGroup
 from millstream.coordinator.groups.coordinator import GroupCoordinator
 from millstream.coordinator.groups.offset_commits import most_offsets
-from millstream.coordinator.groups.regex import find_topics, is_matched, remember
+from millstream.coordinator.groups.regex import Found, find_topics, known_topics, remember
 from millstream.coordinator.groups.requests import ChangeTopics, RemoteGroupRequest
 from millstream.coordinator.groups.settings import GroupSettings
 from millstream.coordinator.groups.state import Group, GroupState
@@ -65,6 +64,7 @@ class Groups:
         self._partitions = partitions
         self._settings = settings
         self._long_work = long_work
+        self._loop = loop
         self._bounds = GroupBounds(settings, self._states)
         self.definition: Definition[GroupCoordinator] = Definition(
             InternalTopic(OFFSETS_TOPIC, settings.offsets_topic_num_partitions),
@@ -97,13 +97,13 @@ class Groups:
         return await self._hosted.ask_all(request)
 
     async def match_topics(self, group_id: str, pattern: str | None) -> None:
-        """Before a heartbeat of a KIP-848 group: find what its regular expressions match, in a thread if it is much."""
+        """Before a heartbeat of a KIP-848 group: find what its regular expressions match, in a thread."""
         if OFFSETS_TOPIC not in self._host.image.topics:
             return
         machine = self._hosted.machine(self._hosted.partition_of(group_id))
         if machine is not None:
             longest = self._settings.group_consumer_regex_max_length
-            await match_topics(machine.state, group_id, pattern, longest, self._long_work)
+            await match_topics(machine.state, group_id, pattern, longest, self._long_work, self._loop.time)
 
     @property
     def most_offsets_in_a_commit(self) -> int:
@@ -123,32 +123,30 @@ class Groups:
         self._bounds.check(None if machine is None else machine.state, request)
 
 
-# Topics that are matched on the loop; with complicated expressions each takes long.
-_MATCHED_AT_ONCE = 200
+# Others have a turn between two expressions; one that takes longer is refused.
+_MATCH_SECONDS = 1.0
 
 
 async def match_topics(
-    state: GroupState, group_id: str, pattern: str | None, longest: int, long_work: LongWork
+    state: GroupState,
+    group_id: str,
+    pattern: str | None,
+    longest: int,
+    long_work: LongWork,
+    now: Callable[[], float],
 ) -> None:
-    """Match what is not known yet, in a thread if it is much; the decision finds what is remembered."""
+    """Find the topics that are not known yet; the decision goes by what is remembered."""
     group = state.groups.get(group_id)
-    patterns = {*(group.regexes if isinstance(group, ConsumerGroup) else ()), pattern or ""} - {""}
-    if not patterns:
-        return
-    names = state.topics.topics
-    missing = [each for each in patterns if len(each) <= longest and not is_matched(each, names)]
-    if len(names) * len(missing) > _MATCHED_AT_ONCE:
-        for each, found in (await long_work.apart(lambda: _match(missing, names))).items():
-            remember(each, names, found)
+    patterns = (pattern or "", *(group.regexes if isinstance(group, ConsumerGroup) else ()))
+    for each in dict.fromkeys(patterns):
+        names = state.topics.topics
+        if each and len(each) <= longest and known_topics(each, names) is None:
+            remember(each, names, await long_work.apart(partial(_search, each, names, now)))
 
 
-def _match(patterns: list[str], names: Mapping[str, object]) -> dict[str, frozenset[str]]:
-    found: dict[str, frozenset[str]] = {}
-    for pattern in patterns:
-        # One that is no expression is refused when the request is decided.
-        with suppress(KafkaError):
-            found[pattern] = find_topics(pattern, names)
-    return found
+def _search(pattern: str, names: Iterable[str], now: Callable[[], float]) -> Found:
+    end = now() + _MATCH_SECONDS
+    return find_topics(pattern, names, lambda: now() > end)
 
 
 def samples_of(

@@ -30,7 +30,7 @@ from millstream.coordinator.groups.records import (
     TargetEpochKey,
     TargetKey,
 )
-from millstream.coordinator.groups.regex import matching_topics
+from millstream.coordinator.groups.regex import known_topics
 from millstream.coordinator.groups.requests import JOIN_EPOCH
 from millstream.coordinator.groups.topics import metadata_hash
 from millstream.coordinator.groups.turn import Timer, TimerKind, Turn
@@ -38,16 +38,23 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 
 
 def resolve_regexes(turn: Turn, group: ConsumerGroup) -> bool:
-    """Bring the topics behind the group's regular expressions up to date; true when any of them changed."""
+    """Bring the topics behind the group's regular expressions up to date; true when any of them changed.
+
+    One whose topics nobody has looked for yet keeps what it had until the next heartbeat.
+    """
     used = {s.topic_regex for s in group.subscriptions.values() if s.topic_regex is not None}
     changed = False
+    group.awaits_topics = False
     for pattern in sorted(group.regexes.keys() - used):
         turn.write(RegexKey(group.group_id, pattern), None)
     for pattern in sorted(used):
         former = group.regexes.get(pattern)
         if former is not None and group.checked_view is turn.state.topics:
             continue
-        topics = matching_topics(pattern, turn.state.topics.topics)
+        topics = known_topics(pattern, turn.state.topics.topics)
+        if not isinstance(topics, frozenset):
+            group.awaits_topics |= topics is None
+            continue
         if former is None or former.topics != topics:
             version = 0 if former is None else former.version + 1
             turn.write(RegexKey(group.group_id, pattern), ResolvedRegex(topics, version, turn.now_ms))
@@ -60,7 +67,7 @@ def refresh_epoch(turn: Turn, group: ConsumerGroup, *, changed: bool) -> None:
     if not changed and group.checked_view is turn.state.topics:
         return
     new_hash = metadata_hash(turn.state.topics, group.subscribed_topics())
-    group.checked_view = turn.state.topics
+    group.checked_view = None if group.awaits_topics else turn.state.topics
     if changed or new_hash != group.metadata_hash:
         turn.write(ConsumerGroupKey(group.group_id), ConsumerGroupEpoch(group.epoch + 1, new_hash))
 

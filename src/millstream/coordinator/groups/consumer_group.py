@@ -44,6 +44,7 @@ class ConsumerGroup(msgspec.Struct):
     regexes: dict[str, ResolvedRegex] = msgspec.field(default_factory=dict)
     # The topics that epoch and regexes were last checked against; forgotten in a restart.
     checked_view: TopicsView | None = None
+    awaits_topics: bool = False
     _owners: dict[tuple[UUID, int], str] = msgspec.field(default_factory=dict)
 
     @property

@@ -15,7 +15,7 @@ from millstream.coordinator.groups.records import (
     MemberState,
     MemberSubscription,
 )
-from millstream.coordinator.groups.regex import check_regex
+from millstream.coordinator.groups.regex import known_topics
 from millstream.coordinator.groups.replies import ConsumerAlive
 from millstream.coordinator.groups.requests import JOIN_EPOCH, STATIC_LEAVE_EPOCH, ConsumerHeartbeat
 from millstream.coordinator.groups.settings import GroupSettings
@@ -27,6 +27,7 @@ _NOTHING_SAID = MemberSubscription(None, None, "", "", frozenset(), None, -1, No
 
 def heartbeat(turn: Turn, request: ConsumerHeartbeat, token: int) -> None:
     _check(request, turn.settings)
+    _check_topics_are_found(turn, request)
     if request.member_epoch < 0:
         _leave(turn, _existing(turn, request.group_id), request, token)
         return
@@ -222,14 +223,25 @@ def _check(request: ConsumerHeartbeat, settings: GroupSettings) -> None:
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"{request.server_assignor!r} is not one of {', '.join(settings.group_consumer_assignors)}",
         )
-    if request.topic_regex:
-        if len(request.topic_regex) > settings.group_consumer_regex_max_length:
-            raise KafkaError(
-                ErrorCode.INVALID_REGULAR_EXPRESSION,
-                f"the expression has {len(request.topic_regex)} characters; at most"
-                f" {settings.group_consumer_regex_max_length} are taken (group.consumer.regex.max.length)",
-            )
-        check_regex(request.topic_regex)
+    if request.topic_regex and len(request.topic_regex) > settings.group_consumer_regex_max_length:
+        raise KafkaError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"the expression has {len(request.topic_regex)} characters; at most"
+            f" {settings.group_consumer_regex_max_length} are taken (group.consumer.regex.max.length)",
+        )
+
+
+def _check_topics_are_found(turn: Turn, request: ConsumerHeartbeat) -> None:
+    group = turn.state.groups.get(request.group_id)
+    is_known = isinstance(group, ConsumerGroup) and request.topic_regex in group.regexes
+    if not request.topic_regex or is_known:
+        return
+    found = known_topics(request.topic_regex, turn.state.topics.topics)
+    if found is None:
+        # They were looked for, and topics have changed meanwhile.
+        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the expression's topics are not known yet")
+    if isinstance(found, KafkaError):
+        raise KafkaError(found.code, found.message)
 
 
 def _invalid(message: str) -> KafkaError:

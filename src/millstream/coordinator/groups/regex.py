@@ -1,51 +1,56 @@
-"""Subscriptions by regular expression: RE2's syntax, as in Kafka, matched in linear time."""
+"""Subscriptions by regular expression: RE2's syntax, as in Kafka, matched in linear time.
 
-from collections.abc import Iterable
+Linear is not short: a few characters can take 150 ms to compile, and 10 ms for each name. So whoever has an expression
+finds its topics in a thread, and a decision goes by what was found.
+"""
+
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.internal_topics import INTERNAL_TOPICS
 
-
-def check_regex(pattern: str) -> None:
-    _compiled(pattern)
-
+# The topics of an expression, or why it has none.
+Found = frozenset[str] | KafkaError
 
 # Expressions whose topics are remembered, those used last.
 _MOST_REMEMBERED = 256
-_remembered: dict[str, tuple[object, frozenset[str]]] = {}
+_remembered: dict[str, tuple[object, Found]] = {}
 
 
-def matching_topics(pattern: str, names: Iterable[str]) -> frozenset[str]:
+def find_topics(pattern: str, names: Iterable[str], is_late: Callable[[], bool] = lambda: False) -> Found:
     """The topics whose whole name matches. Internal ones never do: a consumer of `.*` would feed on its own commits.
 
-    What was found is remembered for the very same `names`: with many topics it takes long, and who must not wait has it
-    found in a thread before.
+    For a thread; it is given up as soon as it `is_late`.
     """
-    known = _remembered.get(pattern)
-    if known is None or known[0] is not names:
-        return remember(pattern, names, find_topics(pattern, names))
-    return known[1]
+    found = []
+    try:
+        full_match = _compiled(pattern).fullmatch
+    except KafkaError as error:
+        return error.as_value()
+    for name in names:
+        if is_late():
+            return KafkaError(
+                ErrorCode.INVALID_REGULAR_EXPRESSION, f"{pattern!r} takes too long to match all topics"
+            )
+        if name not in INTERNAL_TOPICS and full_match(name) is not None:
+            found.append(name)
+    return frozenset(found)
 
 
-def find_topics(pattern: str, names: Iterable[str]) -> frozenset[str]:
-    full_match = _compiled(pattern).fullmatch
-    return frozenset(name for name in names if name not in INTERNAL_TOPICS and full_match(name) is not None)
-
-
-def remember(pattern: str, names: Iterable[str], found: frozenset[str]) -> frozenset[str]:
+def remember(pattern: str, names: object, found: Found) -> None:
+    """For the very same `names`."""
     _remembered.pop(pattern, None)
     if len(_remembered) >= _MOST_REMEMBERED:
         del _remembered[next(iter(_remembered))]
     _remembered[pattern] = names, found
-    return found
 
 
-def is_matched(pattern: str, names: object) -> bool:
-    """Whether the expression's topics are remembered."""
+def known_topics(pattern: str, names: object) -> Found | None:
+    """None where they have not been looked for among these names, or are no longer remembered."""
     known = _remembered.get(pattern)
-    return known is not None and known[0] is names
+    return known[1] if known is not None and known[0] is names else None
 
 
 @lru_cache(maxsize=1024)

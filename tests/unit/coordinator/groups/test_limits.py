@@ -2,7 +2,8 @@
 
 import pytest
 
-from millstream.coordinator.groups.regex import is_matched, matching_topics
+from millstream.coordinator.groups.consumer_group import ConsumerGroup
+from millstream.coordinator.groups.regex import find_topics, known_topics, remember
 from millstream.coordinator.groups.replies import Committed, Deleted, Fetched
 from millstream.coordinator.groups.requests import (
     ChangeTopics,
@@ -140,7 +141,42 @@ def test_ids_that_are_handed_out_and_not_used_count_as_members() -> None:
 
 def test_what_an_expression_matches_is_found_once_for_the_same_topics() -> None:
     names = {"orders": 1, "others": 2, "__consumer_offsets": 3}
-    assert matching_topics("o.*", names) == {"orders", "others"}
-    assert is_matched("o.*", names)
-    assert not is_matched("o.*", dict(names))
-    assert matching_topics("o.*", {**names, "open": 4}) == {"orders", "others", "open"}
+    assert find_topics("o.*", names) == {"orders", "others"}
+    remember("o.*", names, frozenset({"orders", "others"}))
+    assert known_topics("o.*", names) == {"orders", "others"}
+    assert known_topics("o.*", dict(names)) is None
+
+
+def test_no_expression_is_matched_where_it_is_decided() -> None:
+    harness = Harness()
+    harness.set_topic("t", 1)
+    machine = harness.machine
+    decided = machine.handle(beat("m", "never-looked-for.*"), 1, harness.now_ms)
+    assert not decided.records
+    [reply] = decided.replies
+    assert isinstance(reply.answer, KafkaError)
+    assert reply.answer.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_an_expression_keeps_its_topics_until_new_ones_were_looked_for() -> None:
+    harness = Harness()
+    harness.set_topic("t1", 1)
+    harness.call(beat("gone", "t[0-9]"))
+    harness.advance(10_000)
+    harness.call(beat("m", "t[0-9]"))
+    harness.set_topic("t2", 1)
+    harness.advance(GroupSettings().group_consumer_session_timeout_ms - 10_000)
+    group = harness.machine.state.groups["g"]
+    assert isinstance(group, ConsumerGroup)
+    assert set(group.subscriptions) == {"m"}, "no heartbeat was there to look for topics"
+    assert group.regexes["t[0-9]"].topics == {"t1"}
+    epoch = group.current("m").member_epoch
+    harness.call(ConsumerHeartbeat("g", "m", epoch))
+    assert group.regexes["t[0-9]"].topics == {"t1", "t2"}
+
+
+def test_one_that_takes_too_long_is_given_up() -> None:
+    asked = iter([False, False, True])
+    late = find_topics("t.*", ["t1", "t2", "t3", "t4"], lambda: next(asked))
+    assert isinstance(late, KafkaError)
+    assert late.code is ErrorCode.INVALID_REGULAR_EXPRESSION
