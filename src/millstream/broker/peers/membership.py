@@ -269,6 +269,7 @@ class ClusterMembership:
             previous_epoch=stopped_in,
             directory=self._stored.key.directory_id,
             min_insync=int(self._settings.broker_configs().get("min.insync.replicas", 1)),
+            incarnation=self._machine.host.new_id(),
         )
         while True:
             try:

@@ -25,7 +25,8 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 class RegisterBroker(msgspec.Struct, frozen=True):
     """Answers the broker's new epoch. The first registration of all creates the cluster.
 
-    A broker of several registers fenced, and is let in by its first heartbeat as one that serves.
+    A broker of several registers fenced, and is let in by its first heartbeat as one that serves. It may ask again when
+    an answer was lost: one process, by its `incarnation`, is registered once.
     """
 
     broker_id: int
@@ -37,6 +38,7 @@ class RegisterBroker(msgspec.Struct, frozen=True):
     directory: UUID | None = None
     # From the broker's own settings file: its minimum as a leader, where nothing else is set.
     min_insync: int = 1
+    incarnation: UUID | None = None
 
     def decide(self, image: MetadataImage, new_id: NewId, /) -> Decision[int]:
         if self.directory in image.retired_directories:
@@ -45,6 +47,9 @@ class RegisterBroker(msgspec.Struct, frozen=True):
                 ErrorCode.INVALID_REGISTRATION,
                 f"node {self.broker_id} was removed from the cluster; it may come back with an empty --data",
             )
+        was = image.brokers.get(self.broker_id)
+        if was is not None and was.incarnation == self.incarnation:
+            return Decision((), was.epoch)
         records: list[MetadataRecord] = []
         if not image.cluster_id:
             records.append(ClusterCreated(id_text(new_id())))
@@ -53,7 +58,7 @@ class RegisterBroker(msgspec.Struct, frozen=True):
             BrokerRegistered(
                 self.broker_id,
                 epoch,
-                new_id(),
+                self.incarnation or new_id(),
                 self.endpoints,
                 self.rack,
                 self.is_fenced,

@@ -3,6 +3,7 @@
 import uuid
 
 import pytest
+from msgspec.structs import replace
 
 from millstream.cluster.metadata.brokers import (
     BrokerHeartbeat,
@@ -53,6 +54,18 @@ def test_a_silent_broker_is_fenced_and_comes_back() -> None:
     image = after(registered(1), BrokerHeartbeat(1, 0), FenceBroker(1, 0))
     assert live(image) == []
     assert live(after(image, BrokerHeartbeat(1, 0))) == [1]
+
+
+def test_a_registration_that_is_asked_for_again_is_one() -> None:
+    """The answer was lost. As two, the broker would count as one that ended uncleanly in between."""
+    image = after(registered(1), BrokerHeartbeat(1, 0), BrokerHeartbeat(1, 0, wants_to_stop=True))
+    asked = RegisterBroker(1, ENDPOINTS, is_fenced=True, previous_epoch=0, incarnation=uuid.uuid4())
+    first = asked.decide(image, uuid.uuid4)
+    image = image.apply(first.records)
+    again = asked.decide(image, uuid.uuid4)
+    assert (again.records, again.result) == ((), first.result)
+    other = replace(asked, incarnation=uuid.uuid4())
+    assert other.decide(image, uuid.uuid4).result == first.result + 1
 
 
 def test_an_earlier_life_neither_beats_nor_is_fenced_for_the_later_one() -> None:
