@@ -1,6 +1,8 @@
 """Opens the logs that this node keeps by the metadata, recovers them where that is needed, and takes up their roles."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import TypeVar
 
 from millstream.broker.machine import Machine
 from millstream.broker.partitions.topic_changes import TopicChanges
@@ -14,6 +16,11 @@ from millstream.storage.segment_recovery import RecoveryReport
 from millstream.storage.store import LogStore, PartitionSpec
 
 log = get_logger("millstream.node")
+
+Item = TypeVar("Item")
+
+# Partitions in one turn of the loop: meanwhile the quorum does not hear of this node.
+_AT_ONCE = 500
 
 
 class Loading:
@@ -48,18 +55,19 @@ class Loading:
                 image,
                 spec if spec.committed is None else _with_committed(spec, reached.get(spec.key, Reached(0))),
             )
-            for image, spec in self._changes.own_partitions(loaded)
+            async for image, spec in _in_slices(self._changes.own_partitions(loaded))
         ]
         progress = RecoveryProgress(len(specs), self._machine.clock, self._metrics)
         # In a thread: the quorum goes on meanwhile.
         await workers.run(lambda: store.load((spec for _, spec in specs), progress.report))
         self.is_done = True
         await recovered()
-        for image, spec in specs:
+        async for image, spec in _in_slices(specs):
             found = store.logs[spec.topic, spec.partition].place.identity.incarnation
             self._changes.serve(image, spec, spec.committed_in(found))
         self.damaged = progress.damaged
         self.lost_unsynced = bool(specs) and not store.was_clean
+        # All that has changed since `loaded` comes now, and nothing in between.
         self._metadata.subscribe(self._changes.apply)
         now = self._metadata.image
         self._changes.apply(loaded, now, tuple(difference(loaded, now)))
@@ -74,6 +82,13 @@ class Loading:
         )
         if strays := store.strays():
             log.warning("directories that belong to no topic", count=len(strays), first=strays[0])
+
+
+async def _in_slices(items: Iterable[Item]) -> AsyncIterator[Item]:
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % _AT_ONCE == 0:
+            await asyncio.sleep(0)
 
 
 def _with_committed(spec: PartitionSpec, reached: Reached) -> PartitionSpec:
