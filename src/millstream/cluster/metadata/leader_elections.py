@@ -74,9 +74,12 @@ class MakeWay(msgspec.Struct, frozen=True):
         registered(image, self.broker_id, self.broker_epoch)
         topic = image.topics_by_id.get(self.topic_id)
         p = image.partition(topic.name, self.index) if topic is not None else None
-        if topic is None or p is None or p.partition_epoch != self.partition_epoch:
+        if topic is None or p is None:
             return Decision((), False)
         if (p.leader, p.leader_epoch) != (self.broker_id, self.leader_epoch):
+            # Perhaps by an earlier attempt.
+            return Decision((), True)
+        if p.partition_epoch != self.partition_epoch:
             return Decision((), False)
         # It counts as one without records until it is in sync again: what it cannot read may have been acknowledged by
         # a leader before it.
