@@ -76,14 +76,15 @@ def pytest_sessionfinish() -> None:
     gc.freeze()
 
 
-# A node that lives as long as the test run would some time find the messages that tests date back to be too old.
-WITHOUT_RETENTION = {"storage.retention_check_interval": "30d"}
+# A node that lives as long as the test run would some time find the messages that tests date back to be too old. And
+# no group waits three seconds for company.
+SHARED = {"storage.retention_check_interval": "30d", "kafka.group.initial.rebalance.delay.ms": "0"}
 
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     """One node for all tests of a test process; use names of `new_topic` to stay apart from each other."""
-    node = NodeProcess(tmp_path_factory.mktemp("broker"), settings=WITHOUT_RETENTION).start()
+    node = NodeProcess(tmp_path_factory.mktemp("broker"), settings=SHARED).start()
     try:
         yield node
         node.stop()

@@ -79,6 +79,8 @@ def all_are_there(cluster: ClusterProcesses) -> None:
         cluster.wait_in_sync("gpu-telemetry", 3)
 
 
+# It waits for most of its time, and the next test starts them at other moments.
+@pytest.mark.long
 def test_three_seconds_apart(cluster: ClusterProcesses) -> None:
     for number in cluster.nodes:
         cluster.launch(number)

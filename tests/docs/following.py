@@ -159,7 +159,9 @@ class Reader:
         if "def test_" in block.code:
             file = self.directory / "test_snippet.py"
             file.write_text(code)
-            process = self._start(f"{sys.executable} -m pytest -q -p no:cacheprovider {file}")
+            process = self._start(
+                f"{sys.executable} -m pytest -q -p no:cacheprovider -p no:schemathesis {file}"
+            )
         else:
             file = self.directory / f"snippet_{block.line}.py"
             file.write_text(self._elsewhere(code))

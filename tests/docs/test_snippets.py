@@ -38,7 +38,9 @@ def documents(*, long: bool) -> list[Path]:
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodeProcess, int]]:
     reserved = ReservedPorts()
     (port,) = reserved.ports
-    made = NodeProcess(tmp_path_factory.mktemp("docs"), ["--mqtt", f"127.0.0.1:{port}"]).start()
+    settings = {"kafka.group.initial.rebalance.delay.ms": "0"}
+    mqtt = ["--mqtt", f"127.0.0.1:{port}"]
+    made = NodeProcess(tmp_path_factory.mktemp("docs"), mqtt, settings=settings).start()
     try:
         yield made, port
         made.stop()

@@ -36,7 +36,7 @@ schema = schemathesis.pytest.from_fixture("openapi")
 
 @schema.parametrize()
 @settings(
-    max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True
+    max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True
 )
 def test_every_call_answers_as_described(case: Case) -> None:
     if case.path == "/consume":

@@ -112,6 +112,8 @@ def test_our_consumer_joins_soon_after(servers: str) -> None:
         assert [message.value for message in read(consumer, 1)] == [b"here"]
 
 
+# As long as the one before it, by the same setting.
+@pytest.mark.long
 def test_the_consume_command_joins_soon_after(servers: str) -> None:
     read_by_group = Cli(servers).ok("consume", TOPIC, "--group", "late", "--count", "1", "--timeout", "90")
     assert b"here" in read_by_group

@@ -13,7 +13,7 @@ DOOR = ("--mqtt", "127.0.0.1:0", "--mqtt-ws", "127.0.0.1:0")
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     settings = {"mqtt.rules": "rule/{site}/+ -> ruled key={site} header.level={1}", "mqtt.max_inflight": "5"}
-    settings["mqtt.max_queued"] = "10"
+    settings |= {"mqtt.max_queued": "10", "kafka.group.initial.rebalance.delay.ms": "0"}
     node = NodeProcess(tmp_path_factory.mktemp("mqtt"), DOOR, settings=settings).start()
     try:
         yield node

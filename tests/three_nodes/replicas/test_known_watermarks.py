@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from millstream.broker.partitions import upkeep
 from millstream.broker.partitions.topic_changes import TopicChanges
 from millstream.cluster.metadata.image import PartitionImage
 from millstream.storage.checkpoint import HIGH_WATERMARKS_FILE, read_high_watermarks
@@ -16,7 +17,8 @@ FILE = f"/data/{HIGH_WATERMARKS_FILE}"
 
 
 @pytest.fixture
-def three() -> Iterator[ThreeNodes]:
+def three(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreeNodes]:
+    monkeypatch.setattr(upkeep, "_HIGH_WATERMARKS_MS", 100)
     nodes = ThreeNodes()
     try:
         yield nodes

@@ -11,12 +11,17 @@ pytest_plugins = ["pytester"]
 README = Path(__file__).resolve().parents[3] / "README.md"
 
 
+def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    """Without the plug-in that takes longest to load."""
+    return pytester.runpytest_subprocess("-p", "no:schemathesis", *arguments)
+
+
 def test_example_of_the_readme_passes(pytester: pytest.Pytester) -> None:
     blocks = README.read_text().split("```python\n")[1:]
     (example,) = [block.split("```")[0] for block in blocks if "def test_" in block]
     pytester.makepyfile(example)
 
-    pytester.runpytest_subprocess("-q", "--strict-markers").assert_outcomes(passed=1)
+    run(pytester, "-q", "--strict-markers").assert_outcomes(passed=1)
 
 
 def test_every_test_has_a_broker_of_its_own(pytester: pytest.Pytester) -> None:
@@ -37,7 +42,7 @@ def test_every_test_has_a_broker_of_its_own(pytester: pytest.Pytester) -> None:
         """
     )
 
-    pytester.runpytest_subprocess("-q").assert_outcomes(passed=2)
+    run(pytester, "-q").assert_outcomes(passed=2)
 
 
 def test_marker_chooses_topics_and_settings(pytester: pytest.Pytester) -> None:
@@ -56,7 +61,7 @@ def test_marker_chooses_topics_and_settings(pytester: pytest.Pytester) -> None:
         """
     )
 
-    pytester.runpytest_subprocess("-q", "--strict-markers").assert_outcomes(passed=1)
+    run(pytester, "-q", "--strict-markers").assert_outcomes(passed=1)
 
 
 def test_session_scope_shares_a_broker_for_the_same_settings(pytester: pytest.Pytester) -> None:
@@ -94,7 +99,7 @@ def test_session_scope_shares_a_broker_for_the_same_settings(pytester: pytest.Py
         """
     )
 
-    pytester.runpytest_subprocess("-q").assert_outcomes(passed=6)
+    run(pytester, "-q").assert_outcomes(passed=6)
 
 
 def test_shared_broker_that_a_test_killed_is_replaced(pytester: pytest.Pytester) -> None:
@@ -112,7 +117,7 @@ def test_shared_broker_that_a_test_killed_is_replaced(pytester: pytest.Pytester)
         """
     )
 
-    pytester.runpytest_subprocess("-q").assert_outcomes(passed=2)
+    run(pytester, "-q").assert_outcomes(passed=2)
 
 
 def test_factory_serves_fixtures_of_wider_scope(pytester: pytest.Pytester) -> None:
@@ -130,7 +135,7 @@ def test_factory_serves_fixtures_of_wider_scope(pytester: pytest.Pytester) -> No
         """
     )
 
-    pytester.runpytest_subprocess("-q").assert_outcomes(passed=1)
+    run(pytester, "-q").assert_outcomes(passed=1)
 
 
 def test_log_is_shown_with_a_failed_test_only(pytester: pytest.Pytester) -> None:
@@ -144,7 +149,7 @@ def test_log_is_shown_with_a_failed_test_only(pytester: pytest.Pytester) -> None
         """
     )
 
-    result = pytester.runpytest_subprocess("-q")
+    result = run(pytester, "-q")
 
     result.assert_outcomes(passed=1, failed=1)
     assert str(result.stdout).count("millstream broker log") == 1
@@ -162,7 +167,7 @@ def test_broker_that_cannot_start_is_an_error_with_its_reason(pytester: pytest.P
         """
     )
 
-    result = pytester.runpytest_subprocess("-q")
+    result = run(pytester, "-q")
 
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*did you mean 'segment_size'?*"])
@@ -186,7 +191,7 @@ def test_marker_that_cannot_be_used_is_told(pytester: pytest.Pytester, marker: s
         """
     )
 
-    result = pytester.runpytest_subprocess("-q")
+    result = run(pytester, "-q")
 
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines([message])
