@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from millstream.protocol.key_hash import partition_of
 from support.cli import Cli
 from support.node import NodeProcess
 
@@ -134,6 +135,17 @@ def test_keys_headers_and_format(cli: Cli, topic: str) -> None:
     cli.ok("produce", topic, "-K", ":", "-m", "k1:v1", "-m", "no key", "-H", "a=1", "-H", "b=x=y")
     text = cli.ok("consume", topic, "--format", "%t/%p/%o %k=%s [%K,%S] %h\\n").decode()
     assert text == f"{topic}/0/0 k1=v1 [2,2] a=1,b=x=y\n{topic}/0/1 =no key [-1,6] a=1,b=x=y\n"
+
+
+def test_keys_go_where_other_clients_put_them(cli: Cli, new_topic: NewTopic) -> None:
+    name = new_topic()
+    cli.ok("topic", "create", name, "--partitions", "5")
+    keys = [f"key-{number}" for number in range(20)]
+    cli.ok("produce", name, "-K", ":", stdin="".join(f"{key}:v\n" for key in keys).encode())
+    rows = cli.json_lines("consume", name)
+    assert {row["key"]: row["partition"] for row in rows} == {
+        key: partition_of(key.encode(), 5) for key in keys
+    }
 
 
 def test_a_dump_in_json_can_be_produced_again(

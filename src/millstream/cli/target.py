@@ -133,8 +133,10 @@ class Target:
     def producer(self, **settings: Any) -> "Producer":
         from confluent_kafka import KafkaException, Producer
 
+        # Keys land where Java's client puts them, and `Producer`; librdkafka's own default is another hash.
+        defaults = {"partitioner": "murmur2_random"}
         try:
-            return Producer({**self._librdkafka(), **settings})
+            return Producer({**defaults, **self._librdkafka(), **settings})
         except KafkaException as error:
             raise UsageError(f"-X: {error.args[0].str()}") from error
 
