@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from millstream.client.connect import log
 from millstream.client.errors import ClientError, TimedOutError, from_kafka
 
 if TYPE_CHECKING:
@@ -126,14 +127,18 @@ class SendHandle:
             deliveries.unseen[self] = result.error
         self._result = result
         if self._callback is not None:
-            if result.error is None:
-                self._callback(result, None)
-            else:
-                self._callback(None, result.error)
+            self._report(self._callback, result)
         # Set before this is read, and read by a waiter after it is counted: one of the two sees the other.
         if deliveries.waiting:
             with deliveries.changed:
                 deliveries.changed.notify_all()
+
+    def _report(self, callback: Callback, result: SendResult) -> None:
+        """What the callback raises is logged: the thread has reports of other messages to bring."""
+        try:
+            callback(None if result.error is not None else result, result.error)
+        except Exception:
+            log.exception("on_delivery failed for a message to %s", self._topic)
 
     def _wait(self, timeout: float | None) -> SendResult:
         deliveries = self._deliveries

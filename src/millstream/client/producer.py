@@ -45,8 +45,9 @@ class Producer:
         """Send one message without waiting. The handle's `result()` waits for the broker's answer.
 
         `on_delivery(result, error)` is called on a thread of the producer when it is known how it went: with the
-        result and None, or with None and the error. Keep it short, and do not close the producer in it. Without it,
-        a failure that no caller asked the handle for is raised by the next `flush` or `close`.
+        result and None, or with None and the error. Keep it short, and do not close the producer in it; what it
+        raises is logged. Without it, a failure that no caller asked the handle for is raised by the next `flush` or
+        `close`.
         """
         return self._sender.send(
             ProducerRecord(topic, value, key, partition, headers, timestamp_ms), on_delivery

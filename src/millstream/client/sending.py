@@ -5,7 +5,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from millstream.client.connect import open_producer
+from millstream.client.connect import log, open_producer
 from millstream.client.delivery import Callback, Deliveries, ProducerRecord, Report, SendHandle
 from millstream.client.errors import ClientError, ClosedError, QueueFullError, TimedOutError
 from millstream.client.outgoing import Outgoing, refusal
@@ -151,7 +151,11 @@ def _produce(raw: "RawProducer", record: ProducerRecord, report: "Report | SendH
 
 def _poll(raw: "RawProducer", stop: threading.Event) -> None:
     while not stop.is_set():
-        raw.poll(POLL_S)
+        try:
+            raw.poll(POLL_S)
+        except Exception:
+            # Of a callback in `extra`, such as error_cb: reports of messages must go on.
+            log.exception("a callback of the producer failed")
 
 
 def _stop(stop: threading.Event, thread: threading.Thread) -> None:

@@ -1,6 +1,7 @@
 """Handles and results, given delivery reports as librdkafka gives them."""
 
 import threading
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError
@@ -13,6 +14,7 @@ from millstream.client import (
     SendHandle,
     SendResult,
     TimedOutError,
+    sending,
 )
 from millstream.client.delivery import Deliveries, outcome
 
@@ -70,6 +72,37 @@ def test_callback_gets_either_a_result_or_an_error() -> None:
     assert (stored, no_error, nothing) == (SendResult("events", 1, 7), None, None)
     assert isinstance(error, MessageTooLargeError)
     assert not deliveries.unseen
+
+
+def test_a_callback_that_raises_keeps_no_report_from_others(caplog: pytest.LogCaptureFixture) -> None:
+    """It ended the thread that brings all reports: no handle was ever done again."""
+
+    def raises(_result: SendResult | None, _error: ClientError | None) -> None:
+        raise ValueError("the caller's own")
+
+    handle = SendHandle(Deliveries(), "events", raises)
+    handle(None, STORED)
+
+    assert handle.result().offset == 7
+    assert "on_delivery failed for a message to events" in caplog.text
+    assert "the caller's own" in caplog.text
+
+
+def test_a_callback_of_librdkafka_that_raises_does_not_end_the_polling(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stop, polls = threading.Event(), iter((ValueError("error_cb"), None))
+
+    class Raw:
+        def poll(self, _timeout: float) -> None:
+            failure = next(polls)
+            if failure is not None:
+                raise failure
+            stop.set()
+
+    sending._poll(cast(Any, Raw()), stop)
+
+    assert "a callback of the producer failed" in caplog.text
 
 
 def test_unknown_offset_is_minus_one() -> None:
