@@ -102,6 +102,23 @@ def test_what_is_not_accepted_comes_again_when_its_lock_ends_or_its_consumer_clo
         assert receive(queue, 1)[0].delivery_count == 3
 
 
+def test_what_a_loop_took_ahead_comes_to_others_as_if_never_delivered(
+    node: NodeProcess, queue_topic: Callable[..., str]
+) -> None:
+    topic = queue_topic()
+    send(node, topic, *plain(b"a", b"b", b"c"))
+    with QueueConsumer(topic, "loops", node.bootstrap) as queue:
+        first = next(iter(queue))
+        queue.accept(first)
+    counts: dict[bytes | None, int] = {first.value: first.delivery_count}
+    with QueueConsumer(topic, "loops", node.bootstrap) as queue:
+        while len(counts) < 3:
+            for message in queue.receive(3, 60):
+                counts[message.value] = message.delivery_count
+                queue.accept(message)
+    assert counts == {b"a": 1, b"b": 1, b"c": 1}
+
+
 def test_settling_what_is_not_held_is_refused(node: NodeProcess, queue_topic: Callable[..., str]) -> None:
     topic = queue_topic()
     send(node, topic, *plain(b"a", b"b"))

@@ -137,7 +137,7 @@ class SendHandle:
         """What the callback raises is logged: the thread has reports of other messages to bring."""
         try:
             callback(None if result.error is not None else result, result.error)
-        except Exception:
+        except Exception:  # noqa: BLE001 - logged, and no other message waits for it
             log.exception("on_delivery failed for a message to %s", self._topic)
 
     def _wait(self, timeout: float | None) -> SendResult:

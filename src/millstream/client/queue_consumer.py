@@ -2,10 +2,13 @@
 
 import asyncio
 import itertools
+import time
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any, Self
 
 import msgspec
@@ -29,6 +32,8 @@ from millstream.protocol.queue_call import (
 from millstream.protocol.records import Headers
 
 _GAP, _ACCEPT, _RELEASE, _REJECT, _RENEW = range(5)
+_UNDELIVERED = 1000
+"""No caller has seen it: that time does not count."""
 _WAIT_MS = 1_000
 _MAX_BYTES = 4 << 20
 _TIMEOUT_S = 30.0
@@ -111,11 +116,16 @@ class QueueConsumer:
             )
         )
         self._is_closed = False
+        # What was taken and given to no caller yet, and until when it may be: long before its locks end.
+        self._ahead: deque[QueueMessage] = deque()
+        self._ahead_until = 0.0
 
     def receive(self, max_messages: int = 1, timeout: float = 1.0) -> list[QueueMessage]:
         """Up to so many messages, as soon as there are any; none when there are none for `timeout` seconds."""
         if self._is_closed:
             raise ClosedError("the consumer is closed")
+        if ahead := self._of_ahead(max_messages):
+            return ahead
         left_ms = max(int(timeout * 1000), 0)
         while True:
             wait_ms = min(left_ms, _WAIT_MS * 20)
@@ -125,9 +135,12 @@ class QueueConsumer:
                 return taken
 
     def __iter__(self) -> Iterator[QueueMessage]:
-        """Messages for ever; end it with `break`, and settle each before the lock ends."""
+        """Messages for ever; end it with `break`, and settle each before the lock ends.
+
+        What was taken ahead is given to the next loop or `receive`; what waits here for long goes to others.
+        """
         while not self._is_closed:
-            yield from self.receive(self._prefetch, _WAIT_MS / 1000)
+            yield from self._next()
 
     def accept(self, *messages: QueueMessage) -> None:
         """They are done: never delivered to this group again. Returns when that is durable."""
@@ -151,6 +164,7 @@ class QueueConsumer:
             return
         self._is_closed = True
         with suppress(ClientError, OSError):
+            self._give_back(self._of_ahead(len(self._ahead)))
             ask_any(self._cluster, "closing", ReleaseMember(self.group, self.member), Released)
         self._cluster.close()
 
@@ -160,9 +174,34 @@ class QueueConsumer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _next(self) -> list[QueueMessage]:
+        """One message, or none for a while."""
+        if ahead := self._of_ahead(1):
+            return ahead
+        found = self.receive(self._prefetch, _WAIT_MS / 1000)
+        self._keep(found[1:])
+        return found[:1]
+
+    def _of_ahead(self, most: int) -> list[QueueMessage]:
+        if self._ahead and time.monotonic() >= self._ahead_until:
+            waited, self._ahead = self._ahead, deque()
+            self._give_back(waited)
+        return [self._ahead.popleft() for _ in range(min(most, len(self._ahead)))]
+
+    def _keep(self, messages: Sequence[QueueMessage]) -> None:
+        """For the next who asks."""
+        self._ahead.extendleft(reversed(messages))
+
+    def _give_back(self, messages: Sequence[QueueMessage]) -> None:
+        """Others may have them at once, and this time does not count as a delivery."""
+        with suppress(ClientError):
+            self._settle(messages, _UNDELIVERED)
+
     def _take(self, max_messages: int, wait_ms: int) -> list[QueueMessage]:
         request = TakeMessages(self.group, self.member, self.topic, max_messages, _MAX_BYTES, wait_ms)
         taken = ask_any(self._cluster, f"receiving from {self.topic}", request, Taken)
+        lock_ms = min((place.lock_ms for place in taken.places), default=0)
+        self._ahead_until = time.monotonic() + lock_ms / 2000
         return [message for place in taken.places for message in self._messages(place)]
 
     def _messages(self, place: TakenFrom) -> list[QueueMessage]:
@@ -203,9 +242,16 @@ class QueueConsumer:
         by_partition = itertools.groupby(
             sorted(messages, key=lambda each: (each.partition, each.offset)), lambda each: each.partition
         )
+        refused: list[ClientError] = []
         for partition, some in by_partition:
             offsets = [each.offset for each in some]
-            self._settle_offsets(partition, offsets, outcome, delay_ms=delay_ms, reason=reason)
+            try:
+                self._settle_offsets(partition, offsets, outcome, delay_ms=delay_ms, reason=reason)
+            except ClientError as error:
+                # Those of other partitions are settled all the same.
+                refused.append(error)
+        if refused:
+            raise refused[0]
 
     def _settle_offsets(
         self, partition: int, offsets: Sequence[int], outcome: int, *, delay_ms: int = 0, reason: str = ""
@@ -248,15 +294,27 @@ class AsyncQueueConsumer:
         self._thread = ThreadPoolExecutor(1, "millstream-queue")
 
     async def _run(self, call: Any, *args: Any, **options: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: call(*args, **options))
+        return await asyncio.wrap_future(self._thread.submit(call, *args, **options))
 
     async def receive(self, max_messages: int = 1, timeout: float = 1.0) -> list[QueueMessage]:  # noqa: ASYNC109
-        found: list[QueueMessage] = await self._run(self._queue.receive, max_messages, timeout)
-        return found
+        """As `QueueConsumer.receive`. What a call gets that was cancelled is for the next one."""
+        return await self._received(partial(self._queue.receive, max_messages, timeout))
+
+    async def _received(self, call: Callable[[], list[QueueMessage]]) -> list[QueueMessage]:
+        taking = self._thread.submit(call)
+        try:
+            return await asyncio.wrap_future(taking)
+        except asyncio.CancelledError:
+            taking.add_done_callback(self._keep)
+            raise
+
+    def _keep(self, taking: "Future[list[QueueMessage]]") -> None:
+        if not taking.cancelled() and taking.exception() is None:
+            self._queue._keep(taking.result())  # noqa: SLF001
 
     async def __aiter__(self) -> AsyncIterator[QueueMessage]:
-        while True:
-            for message in await self.receive(self._queue._prefetch, _WAIT_MS / 1000):  # noqa: SLF001
+        while not self._queue._is_closed:  # noqa: SLF001
+            for message in await self._received(self._queue._next):  # noqa: SLF001
                 yield message
 
     async def accept(self, *messages: QueueMessage) -> None:

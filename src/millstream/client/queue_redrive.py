@@ -1,10 +1,10 @@
 """Dead letters back to where they came from."""
 
+from collections import deque
 from collections.abc import Callable, Iterator
 
 import msgspec
 
-from millstream.client.errors import ClientError
 from millstream.client.queue_consumer import QueueConsumer, QueueMessage
 from millstream.protocol.queue_call import DEAD_LETTER_PREFIX as PREFIX
 from millstream.protocol.records import Headers
@@ -36,16 +36,22 @@ def redrive(consumer: QueueConsumer, send: Send, most: int, timeout: float = 2.0
         if not letters:
             return
         left -= len(letters)
-        for letter in letters:
-            topic = source_of(letter)
-            if topic is None:
-                consumer.reject(letter, reason="it does not say where it came from")
-            else:
-                headers = tuple(each for each in letter.headers if not each[0].startswith(PREFIX))
-                try:
-                    send(topic, letter.key, letter.value, headers)
-                except ClientError:
-                    consumer.release(letter)
-                    raise
-                consumer.accept(letter)
-            yield Redriven(letter, topic)
+        waiting = deque(letters)
+        try:
+            while waiting:
+                topic = _redrive(consumer, send, waiting[0])
+                yield Redriven(waiting.popleft(), topic)
+        finally:
+            # Letters that come again without having gone anywhere must not be given up for it.
+            consumer._give_back(waiting)  # noqa: SLF001
+
+
+def _redrive(consumer: QueueConsumer, send: Send, letter: QueueMessage) -> str | None:
+    topic = source_of(letter)
+    if topic is None:
+        consumer.reject(letter, reason="it does not say where it came from")
+    else:
+        headers = tuple(each for each in letter.headers if not each[0].startswith(PREFIX))
+        send(topic, letter.key, letter.value, headers)
+        consumer.accept(letter)
+    return topic

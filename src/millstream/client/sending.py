@@ -153,7 +153,7 @@ def _poll(raw: "RawProducer", stop: threading.Event) -> None:
     while not stop.is_set():
         try:
             raw.poll(POLL_S)
-        except Exception:
+        except Exception:  # noqa: BLE001 - logged
             # Of a callback in `extra`, such as error_cb: reports of messages must go on.
             log.exception("a callback of the producer failed")
 

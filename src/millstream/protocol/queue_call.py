@@ -34,6 +34,8 @@ class TakenFrom(msgspec.Struct, frozen=True):
     ranges: tuple[QueueRange, ...]
     batches: bytes
     until_ms: int
+    lock_ms: int = 15_000
+    """How long the locks last, for who has another clock; an older node does not say."""
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -41,7 +43,10 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class SettledRange(msgspec.Struct, frozen=True, array_like=True):
-    """`outcome` by Kafka's numbers; a `delay_ms` of 0 leaves it to the group's settings."""
+    """`outcome` by Kafka's numbers, or 1000: it was never delivered, so that time does not count.
+
+    A `delay_ms` of 0 leaves it to the group's settings.
+    """
 
     first: int
     last: int

@@ -35,6 +35,7 @@ from millstream.protocol.queue_call import (
 _MOST_MESSAGES = 10_000
 _MOST_BYTES = 16 << 20
 _LONGEST_WAIT_MS = 60_000
+_OUTCOMES = frozenset(SettlementKind) - {SettlementKind.ASK}
 
 
 class QueueCalls:
@@ -107,8 +108,8 @@ class QueueCalls:
         return led(self._metadata.image, [Place(topic, index) for index in range(len(found.partitions))])
 
     async def _settle(self, caller: Caller, request: SettleMessages) -> SettledAll:
-        if any(not 0 <= each.outcome <= SettlementKind.RENEW for each in request.ranges):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "an outcome is a number from 0 to 4")
+        if any(each.outcome not in _OUTCOMES for each in request.ranges):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "an outcome is a number from 0 to 4, or 1000")
         outcomes = await self._queues.settle(
             caller,
             request.group,
@@ -147,6 +148,7 @@ def _taken(found: list[Acquired]) -> Taken:
                 ),
                 bytes(each.read.batches),
                 each.locked_until_ms,
+                each.lock_ms,
             )
             for each in found
         )
