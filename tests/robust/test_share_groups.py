@@ -93,6 +93,30 @@ def test_acknowledgements_that_make_no_sense(consumers: Callable[..., RawShareCo
     assert consumer.code((0, COUNT - 1, [ACCEPT])) == ErrorCode.NONE
 
 
+@pytest.mark.parametrize("fetches", [False, True])
+def test_a_partition_that_is_named_twice_is_settled_as_a_whole(
+    consumers: Callable[..., RawShareConsumer], fetches: bool
+) -> None:
+    """The last word was the answer for both: a client took for settled what was refused."""
+    consumer = consumers()
+    assert consumer.take(5)[-1][1] == 4
+
+    def code(*acks: tuple[int, int, list[int]]) -> int:
+        topics = [topic for each in acks for topic in consumer.topics([each])]
+        if not fetches:
+            reply = consumer.acknowledge(topics=topics)
+            return int(reply.responses[0].partitions[0].error_code)
+        reply = consumer.fetch(topics=topics, records=0)
+        return int(reply.responses[0].partitions[0].acknowledge_error_code)
+
+    assert code((9_999, 9_999, [ACCEPT]), (0, 0, [ACCEPT])) == ErrorCode.INVALID_REQUEST
+    assert code((1, 1, [ACCEPT]), (0, 0, [ACCEPT])) == ErrorCode.INVALID_REQUEST, "not ascending"
+    assert consumer.code((1, 1, [ACCEPT])) == ErrorCode.NONE
+    assert code((1, 1, [ACCEPT]), (2, 2, [ACCEPT])) == ErrorCode.INVALID_RECORD_STATE
+    assert code((0, 0, [ACCEPT]), (2, 2, [ACCEPT])) == ErrorCode.NONE
+    assert consumer.code((3, 4, [ACCEPT])) == ErrorCode.NONE
+
+
 def test_a_fetch_that_renews_reads_nothing(consumers: Callable[..., RawShareConsumer]) -> None:
     consumer = consumers()
     consumer.take(1)

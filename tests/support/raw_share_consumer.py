@@ -31,15 +31,24 @@ class RawShareConsumer:
             group_id=self.group,
             member_id=self.member,
             share_session_epoch=self.epoch if epoch is None else epoch,
-            topics=self._topics(acks),
-            forgotten_topics_data=[],
-            **{"is_renew_ack": False, "share_acquire_mode": 1, **asked, **fields},
+            **{
+                "topics": self.topics(acks),
+                "forgotten_topics_data": [],
+                "is_renew_ack": False,
+                "share_acquire_mode": 1,
+                **asked,
+                **fields,
+            },
         )
         self.epoch += not reply.error_code and epoch is None
         return reply
 
     def acknowledge(
-        self, *acks: tuple[int, int, list[int]], epoch: int | None = None, renews: bool = False
+        self,
+        *acks: tuple[int, int, list[int]],
+        epoch: int | None = None,
+        renews: bool = False,
+        topics: list[dict[str, Any]] | None = None,
     ) -> Any:
         reply = self.client.call(
             "share_acknowledge",
@@ -48,7 +57,7 @@ class RawShareConsumer:
             member_id=self.member,
             share_session_epoch=self.epoch if epoch is None else epoch,
             is_renew_ack=renews,
-            topics=self._topics(acks),
+            topics=self.topics(acks) if topics is None else topics,
         )
         self.epoch += not reply.error_code and epoch is None
         return reply
@@ -70,7 +79,7 @@ class RawShareConsumer:
             "records",
         )
 
-    def _topics(self, acks: Any) -> list[dict[str, Any]]:
+    def topics(self, acks: Any) -> list[dict[str, Any]]:
         batches = [
             {"first_offset": first, "last_offset": last, "acknowledge_types": types}
             for first, last, types in acks

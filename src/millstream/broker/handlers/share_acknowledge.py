@@ -45,7 +45,9 @@ class ShareAcknowledge:
                 session.add((topic_id, partition.partition_index))
                 self._settle(queue, session.member, partition, call, renewing=request.is_renew_ack)
                 return LATER
-        return self._acknowledge(request, self._work.begin(session, call, request.topics))
+        work = self._work.begin(session, call, request.topics)
+        session.update(request.topics)
+        return self._acknowledge(request, work)
 
     def _settle(
         self, queue: LedQueue, member: str, partition: AckPartition, call: Call, *, renewing: bool

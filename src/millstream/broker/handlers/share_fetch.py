@@ -31,9 +31,7 @@ class ShareFetch:
                 return self._refuse_later(request, error)
             raise
         work = self._work.begin(session, call, request.topics)
-        for topic_id, indexes in request.forgotten:
-            for index in indexes:
-                session.forget((topic_id, index))
+        session.update(request.topics, request.forgotten)
         wanted = None
         if epoch != CLOSE and request.max_records > 0 and request.max_bytes > 0 and not request.is_renew_ack:
             wanted = Wanted(

@@ -57,7 +57,11 @@ class SessionWork:
         self, group_id: str, member: str, epoch: int, source: Source, topics: Sequence[Any]
     ) -> ShareSession:
         """The session that a request belongs to, which names these topics; its epoch is used up."""
+        former = self.sessions.find(group_id, member) if epoch == OPEN else None
         session = self.sessions.use(group_id, member, epoch, source, topics)
+        if former is not None and former.source.closed and former.proxied_for is None:
+            # It has connected again before its session was found to have ended.
+            self.shares.release_member(group_id, member)
         if epoch == OPEN and self._sweeper is None:
             self._sweep()
         return session
@@ -134,15 +138,9 @@ class Work:
         self._touched: dict[LedQueue, None] = {}
 
     async def acknowledge(self, topics: Iterable[Any], *, renewing: bool) -> None:
-        """Settle what the request says of its partitions, which belong to the session from now on."""
-        for topic in topics:
-            for partition in topic.partitions:
-                place = (topic.topic_id, partition.partition_index)
-                self.session.add(place)
-                if partition.acknowledgement_batches:
-                    self.acknowledged[place] = await self._settle(
-                        place, partition.acknowledgement_batches, renewing
-                    )
+        """Settle what the request says of its partitions."""
+        for place, batches in _given(topics).items():
+            self.acknowledged[place] = await self._settle(place, batches, renewing)
 
     async def _settle(
         self, place: Place, batches: Sequence[AcknowledgementBatch], renewing: bool
@@ -166,21 +164,14 @@ class Work:
     def settle_here(self, topics: Iterable[Any], *, renewing: bool) -> bool:
         """As `acknowledge`, at once; False, and nothing is settled, unless all partitions are led here and loaded."""
         session = self.session
-        given = [
-            ((topic.topic_id, partition.partition_index), partition.acknowledgement_batches)
-            for topic in topics
-            for partition in topic.partitions
-        ]
-        for place, _ in given:
-            session.add(place)
-        for topic_id, index in session.places:
+        given = _given(topics)
+        for topic_id, index in {**session.places, **given}:
             queue = self._shares.opened(session.group_id, topic_id, index)
             if queue is None or not queue.is_ready:
                 return False
             self._opened[topic_id, index] = queue
-        for place, batches in given:
-            if batches:
-                self.acknowledged[place] = self._settle_in(self._opened[place], batches, renewing)
+        for place, batches in given.items():
+            self.acknowledged[place] = self._settle_in(self._opened[place], batches, renewing)
         return True
 
     def led_here(self) -> list[LedQueue]:
@@ -267,6 +258,19 @@ class Work:
             queue = await self._shares.open(self.session.group_id, topic_id.bytes, index)
         self._opened[place] = queue
         return queue
+
+
+def _given(topics: Iterable[Any]) -> dict[Place, Sequence[AcknowledgementBatch]]:
+    """The acknowledgements by partition. One that is named twice gets one answer, so it is settled as a whole too."""
+    given: dict[Place, Sequence[AcknowledgementBatch]] = {}
+    for topic in topics:
+        for partition in topic.partitions:
+            if partition.acknowledgement_batches:
+                place = (topic.topic_id, partition.partition_index)
+                before = given.get(place)
+                batches = partition.acknowledgement_batches
+                given[place] = batches if before is None else [*before, *batches]
+    return given
 
 
 def check_known(image: MetadataImage, topic_id: UUID | None, index: int) -> str:

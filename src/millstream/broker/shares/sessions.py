@@ -50,8 +50,14 @@ class ShareSession(msgspec.Struct):
     def add(self, place: Place) -> None:
         self.places[place] = None
 
-    def forget(self, place: Place) -> None:
-        self.places.pop(place, None)
+    def update(self, topics: Sequence[Any], forgotten: Sequence[tuple[UUID, Sequence[int]]] = ()) -> None:
+        """Named partitions join; forgotten ones leave, also those that are named to be acknowledged a last time."""
+        for topic in topics:
+            for each in topic.partitions:
+                self.add((topic.topic_id, each.partition_index))
+        for topic_id, indexes in forgotten:
+            for index in indexes:
+                self.places.pop((topic_id, index), None)
 
     def in_turn(self) -> list[Place]:
         """All partitions; each time another is the first, so that none is always served last."""

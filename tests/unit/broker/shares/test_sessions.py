@@ -52,3 +52,10 @@ def test_all_sessions_have_so_many_partitions_together() -> None:
     assert sessions.partitions == MOST_OF_ALL
     sessions.use("g", "m0", -1, Connection())
     assert opened(sessions, "one", [1]).places == {(TOPIC, 1): None}
+
+
+def test_a_partition_that_is_acknowledged_a_last_time_and_forgotten_leaves_the_session() -> None:
+    """Its messages would have been given to a consumer that wants none of it any more."""
+    session = opened(ShareSessions(1), "m", [0, 1])
+    session.update(topics(1, 2), [(TOPIC, [1, 7])])
+    assert list(session.places) == [(TOPIC, 0), (TOPIC, 2)]
