@@ -258,6 +258,24 @@ def test_groups_from_before_messages_are_deleted_keep_theirs(start_node: Callabl
         wait_for(lambda: _log_start(admin, topic), lambda start: start == 2, "the log's start")
 
 
+def test_a_group_that_is_deleted_keeps_no_message(
+    node: NodeProcess, queue_topic: Callable[..., str]
+) -> None:
+    """It stayed among those that must settle a message, and the leader's queue of it counted for ever."""
+    topic = queue_topic(queue_delete_settled="true")
+    send(node, topic, *plain(b"a", b"b"))
+    admin = admin_for(node.bootstrap)
+    with QueueConsumer(topic, "stays", node.bootstrap) as stays:
+        with QueueConsumer(topic, "goes", node.bootstrap) as goes:
+            receive(goes, 2)
+        stays.accept(*receive(stays, 2))
+        assert _queue_groups(admin, topic) == {"stays", "goes"}
+        assert _log_start(admin, topic) == 0
+        admin.delete_consumer_groups(["goes"])["goes"].result(90)
+        wait_for(lambda: _log_start(admin, topic), lambda start: start == 2, "the log's start")
+        assert _queue_groups(admin, topic) == {"stays"}
+
+
 def _alter(admin: AdminClient, topic: str, name: str, value: str) -> None:
     change = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])

@@ -173,8 +173,8 @@ _DEFINITIONS = (
     ),
     _define(
         "queue.groups", ConfigType.LIST,
-        "The share groups that queue.delete.settled and queue.max.depth go by: all that have used the topic. Delete a"
-        " group that is gone for good, and take it out here.",
+        "The share groups that queue.delete.settled and queue.max.depth go by: all that have used the topic. Deleting a"
+        " group, or its offsets, takes it out.",
         item_pattern=r"[^,]+", item_words="group ids separated by commas",
     ),
     _define(

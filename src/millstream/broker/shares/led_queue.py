@@ -93,6 +93,8 @@ class LedQueue:
         self.state = QueueState.LOADING
         self.engine = QueueEngine(0, QueuePolicy())
         self.read_committed = False
+        self.stored_start = 0
+        """Everything before this offset is settled, durably."""
         self._store = store
         self._time = time
         self._loop = loop
@@ -118,6 +120,7 @@ class LedQueue:
     def begin(self, engine: QueueEngine, *, read_committed: bool) -> None:
         """It is loaded: `engine` is as it was stored."""
         self.engine = engine
+        self.stored_start = engine.start
         self.read_committed = read_committed
         self.state = QueueState.ACTIVE
         self.follow_log_start()
@@ -440,6 +443,7 @@ class LedQueue:
         letters = self.engine.take_dead_letters()
         if changes is not None:
             await self._store.write(self.key, self.leader_epoch, changes)
+            self.stored_start = changes.start
         waiting, self._writing = self._writing, []
         for told in waiting:
             told(None)

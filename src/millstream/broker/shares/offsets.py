@@ -1,6 +1,6 @@
 """How far a share group has got in its queues: shown and changed through its coordinator."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from uuid import UUID
 
 import msgspec
@@ -41,10 +41,18 @@ class TopicOffsets(msgspec.Struct, frozen=True):
 
 
 class ShareOffsets:
-    def __init__(self, coordinators: Coordinators, partitions: PartitionAccess, clock: Clock) -> None:
+    def __init__(
+        self,
+        coordinators: Coordinators,
+        partitions: PartitionAccess,
+        clock: Clock,
+        leave: Callable[[TopicImage, str], Awaitable[None]],
+    ) -> None:
+        """`leave` lets a topic go by a group no more."""
         self._coordinators = coordinators
         self._partitions = partitions
         self._clock = clock
+        self._leave = leave
 
     async def describe(
         self, image: MetadataImage, caller: Caller, group_id: str, topics: Mapping[str, Sequence[int]] | None
@@ -153,6 +161,9 @@ class ShareOffsets:
             await self._coordinators.ask(caller, CoordinatorKind.SHARE, str(key), DeleteState(key))
         forget = ForgetShareTopics(group_id, frozenset((name,)))
         await self._coordinators.ask(caller, CoordinatorKind.GROUP, group_id, forget)
+        if topic is not None:
+            # Last: a leader that hears of it asks the coordinators who else has used the topic.
+            await self._leave(topic, group_id)
 
     async def _summary(self, caller: Caller, key: ShareKey) -> StateSummary:
         return await self._coordinators.ask(caller, CoordinatorKind.SHARE, str(key), ReadSummary(key))

@@ -60,7 +60,7 @@ class PartitionLimits:
         floor = self._dropped.get(partition, 0)
         all_are_here = self._knows_groups(partition) and not config.queue_groups - queues.keys()
         if config.queue_delete_settled and queues and all_are_here:
-            floor = max(floor, min(queue.engine.start for queue in queues.values()))
+            floor = max(floor, min(queue.stored_start for queue in queues.values()))
         return min(partition.high_watermark, floor)
 
     async def _delete(self, partition: Partition) -> None:

@@ -18,7 +18,7 @@ from millstream.broker.shares.queue_store import QueueStore
 from millstream.broker.shares.topic_users import TopicUsers
 from millstream.cluster.metadata.configs import AlterConfigs, ConfigAlteration, ConfigChange, ConfigOperation
 from millstream.cluster.metadata.defaults import Defaults
-from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.metadata.image import MetadataImage, TopicImage
 from millstream.cluster.metadata.records import ConfigResource, MetadataRecord
 from millstream.cluster.metadata.service import MetadataService
 from millstream.config.share_table import reset_duration_ms, resolve_group_config
@@ -172,10 +172,17 @@ class Shares:
     async def _name_groups(self, partition: Partition, groups: frozenset[str]) -> None:
         """Whose queues count is in the topic's settings, so that a new leader knows."""
         new = sorted(groups - partition.log.config.queue_groups)
-        if not new:
-            return
-        change = ConfigChange("queue.groups", ",".join(new), ConfigOperation.APPEND)
-        alteration = ConfigAlteration(ConfigResource.TOPIC, partition.topic, (change,))
+        if new:
+            await self._change_groups(partition.topic, ",".join(new), ConfigOperation.APPEND)
+
+    async def leave(self, topic: TopicImage, group_id: str) -> None:
+        """The group is deleted, or begins again: nothing waits for it any more."""
+        if group_id in _named_groups(topic):
+            await self._change_groups(topic.name, group_id, ConfigOperation.SUBTRACT)
+
+    async def _change_groups(self, topic: str, groups: str, operation: ConfigOperation) -> None:
+        change = ConfigChange("queue.groups", groups, operation)
+        alteration = ConfigAlteration(ConfigResource.TOPIC, topic, (change,))
         for outcome in await self._metadata.submit(AlterConfigs((alteration,), defaults=self._defaults)):
             if outcome.error is not None:
                 raise outcome.error
@@ -263,7 +270,8 @@ class Shares:
         if old.topics is new.topics and old.group_configs is new.group_configs:
             return
         for queue in self:
-            if not queue.is_current or queue.key.topic_id not in new.topics_by_id:
+            topic = new.topic_by_id(queue.key.topic_id)
+            if not queue.is_current or topic is None or _has_left(queue.key.group_id, old, topic):
                 self._drop(queue, queue.partition.not_leader())
         # Logs get their new settings with the same change, some of them after this.
         self._loop.call_soon(self._apply_rules)
@@ -291,3 +299,18 @@ class Shares:
             self._sweeper.cancel()
         for queue in self:
             self._drop(queue, queue.partition.not_leader())
+
+
+def _named_groups(topic: TopicImage) -> frozenset[str]:
+    return frozenset(topic.configs.get("queue.groups", "").split(","))
+
+
+def _has_left(group_id: str, old: MetadataImage, topic: TopicImage) -> bool:
+    """Whether the group was taken out of those that the topic goes by."""
+    former = old.topic_by_id(topic.topic_id)
+    return (
+        former is not None
+        and former is not topic
+        and group_id in _named_groups(former)
+        and group_id not in _named_groups(topic)
+    )

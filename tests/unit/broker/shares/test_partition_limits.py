@@ -9,7 +9,7 @@ import pytest
 from millstream.broker.partitions.partition import Partition
 from millstream.broker.shares.partition_limits import PartitionLimits
 from millstream.coordinator.shares.policy import QueuePolicy
-from millstream.protocol.errors import KafkaError
+from millstream.protocol.errors import ErrorCode, KafkaError
 from support.led_queue import QueueBench, filled
 
 
@@ -57,5 +57,40 @@ def test_nothing_is_deleted_before_all_groups_of_the_topic_are_known() -> None:
         of_partition.settled(bench.queue)
         await asyncio.sleep(0)
         assert bench.log.log_start_offset == 2
+
+    run(scenario)
+
+
+def test_nothing_is_deleted_before_it_is_stored_that_it_was_settled() -> None:
+    async def scenario() -> None:
+        bench = QueueBench(QueuePolicy(), filled([b"0", b"1"], queue_delete_settled=True))
+        of_partition = limits()
+        of_partition.watch(bench.queue, bench.log.config)
+        bench.queue.drop_available(2)
+        assert bench.queue.engine.start == 2
+        of_partition.settled(bench.queue)
+        await asyncio.sleep(0)
+        assert not bench.store.written
+        assert bench.log.log_start_offset == 0
+        await bench.queue.stored()
+        of_partition.settled(bench.queue)
+        await asyncio.sleep(0)
+        assert bench.log.log_start_offset == 2
+
+    run(scenario)
+
+
+def test_what_could_not_be_stored_is_not_deleted() -> None:
+    async def scenario() -> None:
+        bench = QueueBench(QueuePolicy(), filled([b"0", b"1"], queue_delete_settled=True))
+        of_partition = limits()
+        of_partition.watch(bench.queue, bench.log.config)
+        bench.store.error = KafkaError(ErrorCode.FENCED_LEADER_EPOCH, "another leads")
+        bench.queue.drop_available(2)
+        with pytest.raises(KafkaError):
+            await bench.queue.stored()
+        of_partition.settled(bench.queue)
+        await asyncio.sleep(0)
+        assert bench.log.log_start_offset == 0
 
     run(scenario)
