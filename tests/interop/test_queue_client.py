@@ -258,9 +258,7 @@ def test_groups_from_before_messages_are_deleted_keep_theirs(start_node: Callabl
         wait_for(lambda: _log_start(admin, topic), lambda start: start == 2, "the log's start")
 
 
-def test_a_group_that_is_deleted_keeps_no_message(
-    node: NodeProcess, queue_topic: Callable[..., str]
-) -> None:
+def test_a_group_that_is_deleted_keeps_no_message(node: NodeProcess, queue_topic: Callable[..., str]) -> None:
     """It stayed among those that must settle a message, and the leader's queue of it counted for ever."""
     topic = queue_topic(queue_delete_settled="true")
     send(node, topic, *plain(b"a", b"b"))

@@ -11,6 +11,7 @@ import pytest
 from millstream.backup.manifest import BackupError, Damaged, Manifest, NoRoom, Selection, segment_path
 from millstream.backup.plan import plan_of, plan_until
 from millstream.backup.restore import PRODUCER_ID_GAP
+from millstream.client import QueueConsumer
 from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
 from millstream.cluster.metadata.directory import WrongDataDirectory, open_replica
 from millstream.protocol.records import Record, encode_batch
@@ -135,6 +136,31 @@ def test_positions_beyond_the_restored_end_are_set_back(bench: Workbench) -> Non
             "ahead": 4,
             "behind": 2,
         }
+
+
+def test_queues_take_new_messages_for_new_where_others_had_their_offsets(bench: Workbench) -> None:
+    topic = create_topic(bench.client, "t")
+    later_ms = round(time.time() * 1000) + 60_000
+    for timestamp in range(6):
+        batch = encode_batch([Record(0, later_ms + timestamp, None, b"%d" % timestamp)])
+        assert produce(bench.client, topic, batch).error_code == 0
+    assert settled(bench.node.listen, topic, 6) == [b"%d" % number for number in range(6)]
+    manifest = replaced_times(bench, later_ms + 1000)
+    bench.restore(plan_until([manifest], later_ms + 3, ALL))
+    bench.disk.restart()
+    with node_on(bench.disk, data_dir=DATA_DIR) as node, RawClient(node.listen) as client:
+        for number in range(3):
+            assert produce(client, topic, batch_of(b"new %d" % number)).error_code == 0
+        assert settled(node.listen, topic, 3) == [b"new 0", b"new 1", b"new 2"]
+
+
+def settled(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
+    found: list[bytes | None] = []
+    with QueueConsumer(topic, "workers", bootstrap) as queue:
+        while len(found) < count and (messages := queue.receive(count, 60)):
+            queue.accept(*messages)
+            found += [each.value for each in messages]
+    return found
 
 
 def commit(client: RawClient, group: str, topic: str, offset: int) -> None:

@@ -5,7 +5,13 @@ from collections.abc import Awaitable, Callable
 from millstream.coordinator.groups.share_requests import OpenQueue
 from millstream.coordinator.shares.queue_values import Changes
 from millstream.coordinator.shares.records import ShareKey
-from millstream.coordinator.shares.requests import InitializeState, ReadState, StoredState, WriteState
+from millstream.coordinator.shares.requests import (
+    InitializeState,
+    ReadState,
+    ReadSummary,
+    StoredState,
+    WriteState,
+)
 from millstream.doors.caller import Caller
 from millstream.doors.cluster import CoordinatorKind, Coordinators
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -29,19 +35,28 @@ class QueueStore:
         self._state_epochs: dict[ShareKey, int] = {}
 
     async def load(
-        self, key: ShareKey, topic: str, leader_epoch: int, resolve: Callable[[int], Awaitable[int]]
+        self,
+        key: ShareKey,
+        topic: str,
+        leader_epoch: int,
+        kept_of: Callable[[int], int],
+        resolve: Callable[[int], Awaitable[int]],
     ) -> StoredState:
-        """What is stored; a queue that is new begins at `resolve(wish)`, which is stored before it is used."""
-        stored = await self._read(key, leader_epoch)
+        """What is stored; a queue that is new begins at `resolve(wish)`, which is stored before it is used.
+
+        `kept_of` says up to where the log has the records that leaders up to an epoch knew; -1 where that is not known.
+        """
+        stored = await self._read(key, leader_epoch, kept_of)
         if stored.state_epoch < 0:
             opened = await self._coordinators.ask(
                 _NODE, CoordinatorKind.GROUP, key.group_id, OpenQueue(key.group_id, topic, key.partition)
             )
-            await self._begin(key, 0, await resolve(opened.start))
-            stored = await self._read(key, leader_epoch)
+            await self._begin(InitializeState(key, 0, await resolve(opened.start), leader_epoch))
+            stored = await self._read(key, leader_epoch, kept_of)
         if stored.start < 0:
-            await self._begin(key, stored.state_epoch, await resolve(-1))
-            stored = await self._read(key, leader_epoch)
+            start = await resolve(-1)
+            await self._begin(InitializeState(key, stored.state_epoch, start, leader_epoch))
+            stored = await self._read(key, leader_epoch, kept_of)
         self._state_epochs[key] = stored.state_epoch
         return stored
 
@@ -57,15 +72,14 @@ class QueueStore:
                 if error.code not in _AGAIN or not left:
                     raise
 
-    async def _read(self, key: ShareKey, leader_epoch: int) -> StoredState:
-        return await self._coordinators.ask(
-            _NODE, CoordinatorKind.SHARE, str(key), ReadState(key, leader_epoch)
-        )
+    async def _read(self, key: ShareKey, leader_epoch: int, kept_of: Callable[[int], int]) -> StoredState:
+        ask, name = self._coordinators.ask, str(key)
+        former = (await ask(_NODE, CoordinatorKind.SHARE, name, ReadSummary(key))).leader_epoch
+        read = ReadState(key, leader_epoch, former, kept_of(former))
+        return await ask(_NODE, CoordinatorKind.SHARE, name, read)
 
-    async def _begin(self, key: ShareKey, state_epoch: int, start: int) -> None:
-        await self._coordinators.ask(
-            _NODE, CoordinatorKind.SHARE, str(key), InitializeState(key, state_epoch, start)
-        )
+    async def _begin(self, request: InitializeState) -> None:
+        await self._coordinators.ask(_NODE, CoordinatorKind.SHARE, str(request.key), request)
 
     def forget(self, key: ShareKey) -> None:
         self._state_epochs.pop(key, None)

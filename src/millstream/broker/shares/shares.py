@@ -154,6 +154,7 @@ class Shares:
                 queue.key,
                 queue.partition.topic,
                 queue.leader_epoch,
+                partial(_kept_of, queue.partition),
                 lambda wish: self._first_offset(queue.partition, rules, wish, earliest=earliest),
             )
         except BaseException as error:
@@ -299,6 +300,14 @@ class Shares:
             self._sweeper.cancel()
         for queue in self:
             self._drop(queue, queue.partition.not_leader())
+
+
+def _kept_of(partition: Partition, leader_epoch: int) -> int:
+    """Up to where this log has the records that leaders up to an epoch knew; what they had more of was lost."""
+    if leader_epoch < 0:
+        return -1
+    _, end = partition.log.end_offset_for_epoch(leader_epoch)
+    return partition.log.log_end_offset if end < 0 else end
 
 
 def _named_groups(topic: TopicImage) -> frozenset[str]:

@@ -108,21 +108,31 @@ class ShareCoordinator(StateMachine[ShareRequest, ShareRecord, ShareReply, Never
             if request.state_epoch == queue.state_epoch and queue.start >= 0:
                 return [], StateInitialized(queue.start)
         epoch = 0 if queue is None else queue.snapshot_epoch + 1
-        leader_epoch = -1 if queue is None else queue.leader_epoch
-        snapshot = Snapshot(epoch, request.state_epoch, leader_epoch, request.start, now_ms, now_ms, (), 0)
+        # Leaders of before are refused by the state's epoch.
+        snapshot = Snapshot(
+            epoch, request.state_epoch, request.leader_epoch, request.start, now_ms, now_ms, (), 0
+        )
         return [_snapshot(request.key, snapshot)], StateInitialized(request.start)
 
-    def _read(self, request: ReadState, _now_ms: int) -> tuple[list[ShareRecord], ShareReply]:
+    def _read(self, request: ReadState, now_ms: int) -> tuple[list[ShareRecord], ShareReply]:
         queue = self.queues.get(request.key)
         if queue is None:
             return [], NOTHING_STORED
         _check_leader(request.leader_epoch, queue)
-        answer = StoredState(queue.state_epoch, queue.start, queue.batches())
         if request.leader_epoch <= queue.leader_epoch:
-            return [], answer
+            return [], _stored(queue)
         # An earlier leader that does not know yet must not write any more, also after a restart.
         update = Update(queue.snapshot_epoch, request.leader_epoch, -1, ())
-        return [ShareRecord(_as(UpdateKey, request.key), update)], answer
+        if not 0 <= request.kept_before < queue.end:
+            return [ShareRecord(_as(UpdateKey, request.key), update)], _stored(queue)
+        if request.former_epoch != queue.leader_epoch:
+            raise KafkaError(
+                ErrorCode.FENCED_LEADER_EPOCH, f"the leader of epoch {queue.leader_epoch} was the last one"
+            )
+        # The snapshot takes this queue's place when it is replayed.
+        queue.update(update)
+        queue.cut(request.kept_before)
+        return [_snapshot(request.key, queue.snapshot(now_ms))], _stored(queue)
 
     def _summary(self, request: ReadSummary, _now_ms: int) -> tuple[list[ShareRecord], ShareReply]:
         queue = self.queues.get(request.key)
@@ -169,6 +179,10 @@ def _as(kind: type[K], key: ShareKey) -> K:
 
 def _snapshot(key: ShareKey, snapshot: Snapshot) -> ShareRecord:
     return ShareRecord(_as(SnapshotKey, key), snapshot)
+
+
+def _stored(queue: StoredQueue) -> StoredState:
+    return StoredState(queue.state_epoch, queue.start, queue.batches())
 
 
 def _check_leader(leader_epoch: int, queue: StoredQueue) -> None:

@@ -43,18 +43,28 @@ class StateDeleted(msgspec.Struct, frozen=True):
 
 
 class InitializeState(Request[StateInitialized], frozen=True):
-    """A higher epoch begins the queue again at `start`; in the same epoch nothing is changed."""
+    """A higher epoch begins the queue again at `start`; in the same epoch nothing is changed.
+
+    `leader_epoch` is of the leader in whose log `start` is; -1 where an administrator says so.
+    """
 
     key: ShareKey
     state_epoch: int
     start: int
+    leader_epoch: int = -1
 
 
 class ReadState(Request[StoredState], frozen=True):
-    """From then on, leaders of earlier epochs are refused."""
+    """From then on, leaders of earlier epochs are refused.
+
+    Records from `kept_before` on that leaders up to `former_epoch` knew were lost: what is stored of them is forgotten,
+    for other records have their offsets. -1: that is not known. FENCED_LEADER_EPOCH where the last leader was another.
+    """
 
     key: ShareKey
     leader_epoch: int
+    former_epoch: int = -1
+    kept_before: int = -1
 
 
 class ReadSummary(Request[StateSummary], frozen=True):

@@ -63,6 +63,11 @@ class Runs:
     def first(self) -> Run | None:
         return self._by_first[self._firsts[0]] if self._firsts else None
 
+    @property
+    def end(self) -> int:
+        """The offset behind the last run; -1 where there is none."""
+        return self._by_first[self._firsts[-1]].last + 1 if self._firsts else -1
+
     def starting_at(self, offset: int) -> Run | None:
         return self._by_first.get(offset)
 
@@ -126,6 +131,14 @@ class Runs:
         for first in self._firsts[:place]:
             del self._by_first[first]
         del self._firsts[:place]
+
+    def drop_from(self, offset: int) -> None:
+        """Forget `offset` and what lies behind it."""
+        self._cut_before(offset)
+        place = bisect_left(self._firsts, offset)
+        for first in self._firsts[place:]:
+            del self._by_first[first]
+        del self._firsts[place:]
 
     def _cut_before(self, offset: int) -> None:
         run = self.at(offset)

@@ -38,8 +38,20 @@ class StoredQueue:
             self.start = update.start
             self._runs.drop_before(update.start)
 
+    @property
+    def end(self) -> int:
+        """Of no offset from here on anything is known."""
+        return max(self.start, self._runs.end)
+
     def batches(self) -> tuple[StateBatch, ...]:
         return tuple(StateBatch(run.first, run.last, run.state, run.count, run.due_ms) for run in self._runs)
+
+    def cut(self, before: int) -> None:
+        """Forget what is known of offsets from `before` on."""
+        if before < self.start:
+            self.start = before
+        self._runs.drop_from(before)
+        self.final = sum(len(run) for run in self._runs if run.state.is_final)
 
     def snapshot(self, now_ms: int) -> Snapshot:
         return Snapshot(

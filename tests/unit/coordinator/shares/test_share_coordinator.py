@@ -81,6 +81,52 @@ def test_a_leader_that_was_replaced_cannot_write_also_after_a_restart() -> None:
     assert refused.value.code == ErrorCode.FENCED_LEADER_EPOCH
 
 
+def test_what_is_known_of_records_that_were_lost_is_forgotten() -> None:
+    """Other records have their offsets now; they were taken for settled."""
+    log = Log()
+    log.ask(InitializeState(KEY, 0, 0, leader_epoch=3))
+    log.ask(write(2, StateBatch(2, 4, AVAILABLE, 2), StateBatch(5, 9, ACKNOWLEDGED, 1), leader_epoch=3))
+    state = log.ask(ReadState(KEY, 4, former_epoch=3, kept_before=7))
+    assert (state.start, state.batches) == (
+        2,
+        (StateBatch(2, 4, AVAILABLE, 2), StateBatch(5, 6, ACKNOWLEDGED, 1)),
+    )
+    log.reload()
+    # By the next leader nothing more is cut: it asks of the one before it.
+    assert log.ask(ReadState(KEY, 5, former_epoch=4, kept_before=99)) == state
+    assert log.ask(ReadSummary(KEY)).final == 2
+    with pytest.raises(KafkaError) as refused:
+        log.ask(write(10, leader_epoch=3))
+    assert refused.value.code == ErrorCode.FENCED_LEADER_EPOCH
+
+
+def test_a_start_behind_records_that_were_lost_goes_back() -> None:
+    log = Log()
+    log.ask(InitializeState(KEY, 0, 0, leader_epoch=3))
+    log.ask(write(10, leader_epoch=3))
+    assert log.ask(ReadState(KEY, 4, former_epoch=3, kept_before=6)).start == 6
+    log.reload()
+    summary = log.ask(ReadSummary(KEY))
+    assert (summary.start, summary.final) == (6, 0)
+
+
+def test_a_leader_that_asks_of_another_than_the_last_one_cuts_nothing() -> None:
+    log = Log()
+    log.ask(InitializeState(KEY, 0, 0, leader_epoch=3))
+    log.ask(write(10, leader_epoch=3))
+    with pytest.raises(KafkaError):
+        log.ask(ReadState(KEY, 5, former_epoch=2, kept_before=6))
+    assert log.ask(ReadSummary(KEY)).start == 10
+
+
+def test_a_start_that_an_administrator_gave_is_of_no_leaders_log() -> None:
+    log = Log()
+    log.ask(InitializeState(KEY, 0, 0, leader_epoch=3))
+    log.ask(InitializeState(KEY, 1, 500))
+    assert log.ask(ReadSummary(KEY)).leader_epoch == -1
+    assert log.ask(ReadState(KEY, 4, former_epoch=-1, kept_before=-1)).start == 500
+
+
 def test_a_queue_that_was_set_back_takes_nothing_of_before() -> None:
     log = Log()
     log.ask(InitializeState(KEY, 0, 50))
