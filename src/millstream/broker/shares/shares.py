@@ -304,10 +304,7 @@ class Shares:
 
 def _kept_of(partition: Partition, leader_epoch: int) -> int:
     """Up to where this log has the records that leaders up to an epoch knew; what they had more of was lost."""
-    if leader_epoch < 0:
-        return -1
-    _, end = partition.log.end_offset_for_epoch(leader_epoch)
-    return partition.log.log_end_offset if end < 0 else end
+    return partition.log.end_offset_for_epoch(leader_epoch, partition.leader_epoch)[1]
 
 
 def _named_groups(topic: TopicImage) -> frozenset[str]:
