@@ -146,11 +146,15 @@ class SimulatedClient:
 
     async def leader_of(self, topic: str, partition: int, seconds: float = 2.0) -> Address | None:
         """Where the partition's leader is, as far as somebody knows; None when nobody does."""
-        leader = self._leaders.get((topic, partition))
-        if leader is None:
+        address = self._known_leader(topic, partition)
+        if address is None:
             await self._look(topic, seconds)
-            leader = self._leaders.get((topic, partition))
-        return None if leader is None else self._brokers.get(leader)
+            address = self._known_leader(topic, partition)
+        return address
+
+    def _known_leader(self, topic: str, partition: int) -> Address | None:
+        """None also where the leader of before is no broker any more."""
+        return self._brokers.get(self._leaders.get((topic, partition), -1))
 
     def forget_leader(self, topic: str, partition: int) -> None:
         self._leaders.pop((topic, partition), None)

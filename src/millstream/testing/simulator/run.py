@@ -38,6 +38,7 @@ from millstream.testing.simulator.node_changes import NodeChanges, changes_nodes
 from millstream.testing.simulator.partition_watch import PartitionWatch
 from millstream.testing.simulator.plan import Plan, Profile, draw_plan, files_decay
 from millstream.testing.simulator.queue_clients import QueueClients
+from millstream.testing.simulator.queue_worker import TOPIC as JOBS
 from millstream.testing.simulator.quorum_watch import QuorumWatch
 from millstream.testing.simulator.rough_founding import is_rough, start_roughly
 from millstream.testing.simulator.split_jobs import taking_turns
@@ -366,7 +367,13 @@ class _Run:
                 2 * _HEALING_SECONDS, self._queues.finish(), "the queue did not come to an end"
             )
             outcome.accepted = sum(worker.accepted for worker in self._queues.workers)
-            leaders_stay = self._nemesis.kinds == ("reset",)
+            jobs = newest_image(self._cluster).topic(JOBS)
+            # The operator and replicas that move let others lead too.
+            leaders_stay = (
+                self._nemesis.kinds == ("reset",)
+                and jobs is not None
+                and all(each.leader_epoch == 0 for each in jobs.partitions)
+            )
             outcome.problems += map(str, self._queues.judge(leaders_stay=leaders_stay))
         if self._mqtt is not None:
             await self._within(

@@ -110,9 +110,9 @@ class ShareWorker(QueueWorker):
             self._epoch = _JOINS
         alive = await self._heartbeat(self._epoch, (TOPIC,) if self._epoch == _JOINS else None)
         if alive.error_code:
-            if alive.error_code in AGAIN:
-                self._coordinator = None
-            else:
+            # Whatever it says, another may coordinate by now.
+            self._coordinator = None
+            if alive.error_code not in AGAIN:
                 # Not a member, or with another epoch: it joins as it would for the first time.
                 self._epoch = _JOINS
             raise NoAnswer(f"heartbeat: {alive.error_code}")
