@@ -119,6 +119,21 @@ def test_what_a_loop_took_ahead_comes_to_others_as_if_never_delivered(
     assert counts == {b"a": 1, b"b": 1, b"c": 1}
 
 
+def test_a_look_begins_no_queue(node: NodeProcess, queue_topic: Callable[..., str]) -> None:
+    topic = queue_topic()
+    send(node, topic, *plain(b"a", b"b"))
+    configure(node, "latecomers", share_auto_offset_reset="latest")
+    with QueueAdmin(node.bootstrap) as admin:
+        _, records = admin.peek("watched", topic, 0)
+        assert [records[offset].value for offset in sorted(records)] == [b"a", b"b"]
+        assert admin.peek("latecomers", topic, 0)[1] == {}
+        assert admin.queues(topic=topic) == []
+    # It begins when its first consumer comes.
+    send(node, topic, *plain(b"c"))
+    with QueueConsumer(topic, "latecomers", node.bootstrap) as queue:
+        assert queue.receive(3, 0) == []
+
+
 def test_settling_what_is_not_held_is_refused(node: NodeProcess, queue_topic: Callable[..., str]) -> None:
     topic = queue_topic()
     send(node, topic, *plain(b"a", b"b"))

@@ -32,10 +32,8 @@ def look(shares: Shares, request: LookAtQueues) -> QueueRows:
 
 
 async def peek(shares: Shares, request: PeekAtQueue) -> Peeked:
-    """The messages of a queue. A group that nobody has used yet begins at the first record, as through every door but
-    Kafka's own.
-    """
-    queue = await shares.open(request.group, request.topic, request.partition, from_earliest=True)
+    """The messages of a queue, or what would be in it if its first consumer came now, by a door of our own."""
+    queue = await shares.look_into(request.group, request.topic, request.partition)
     queue.follow_log_start()
     engine = queue.engine
     first = max(request.offset, engine.start, queue.partition.log.log_start_offset)

@@ -9,6 +9,7 @@ from millstream.coordinator.shares.requests import (
     InitializeState,
     ReadState,
     ReadSummary,
+    StateSummary,
     StoredState,
     WriteState,
 )
@@ -60,6 +61,9 @@ class QueueStore:
         self._state_epochs[key] = stored.state_epoch
         return stored
 
+    async def has_begun(self, key: ShareKey) -> bool:
+        return (await self._summary(key)).start >= 0
+
     async def write(self, key: ShareKey, leader_epoch: int, changes: Changes) -> None:
         request = WriteState(
             key, self._state_epochs.get(key, 0), leader_epoch, changes.start, changes.final, changes.batches
@@ -73,10 +77,12 @@ class QueueStore:
                     raise
 
     async def _read(self, key: ShareKey, leader_epoch: int, kept_of: Callable[[int], int]) -> StoredState:
-        ask, name = self._coordinators.ask, str(key)
-        former = (await ask(_NODE, CoordinatorKind.SHARE, name, ReadSummary(key))).leader_epoch
+        former = (await self._summary(key)).leader_epoch
         read = ReadState(key, leader_epoch, former, kept_of(former))
-        return await ask(_NODE, CoordinatorKind.SHARE, name, read)
+        return await self._coordinators.ask(_NODE, CoordinatorKind.SHARE, str(key), read)
+
+    async def _summary(self, key: ShareKey) -> StateSummary:
+        return await self._coordinators.ask(_NODE, CoordinatorKind.SHARE, str(key), ReadSummary(key))
 
     async def _begin(self, request: InitializeState) -> None:
         await self._coordinators.ask(_NODE, CoordinatorKind.SHARE, str(request.key), request)

@@ -102,6 +102,18 @@ class Shares:
         self._partitions.require_newest(partition)
         return queue
 
+    async def look_into(self, group_id: str, topic: str, index: int) -> LedQueue:
+        """As `open`. Where no queue has begun, one as it would begin now, that nobody else sees: a look begins none."""
+        partition = self._partitions.find_for_client(topic, index)
+        key = ShareKey(group_id, UUID(bytes=bytes(partition.topic_id)), index)
+        if key in self._queues or await self._store.has_begun(key):
+            return await self.open(group_id, topic, index)
+        queue = self._new(key, partition)
+        rules = self.rules(queue)
+        start = await self._first_offset(partition, rules, -1, earliest=rules.is_default)
+        queue.engine, queue.read_committed = QueueEngine(start, rules.policy), rules.read_committed
+        return queue
+
     def _loaded(self, key: ShareKey, loading: "asyncio.Task[None]") -> None:
         self._loading.pop(key, None)
         # Whoever asked may have gone: then nobody need hear of an error.
@@ -128,7 +140,13 @@ class Shares:
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
                 f"this node keeps no more than {self._most_queues} queues (performance.max_queues)",
             )
-        queue = LedQueue(
+        queue = self._queues[key] = self._new(key, partition)
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(_SWEEP_SECONDS, self._sweep)
+        return queue
+
+    def _new(self, key: ShareKey, partition: Partition) -> LedQueue:
+        return LedQueue(
             key,
             partition,
             self._store,
@@ -139,10 +157,6 @@ class Shares:
             self._forget,
             self._read_failed,
         )
-        self._queues[key] = queue
-        if self._sweeper is None:
-            self._sweeper = self._loop.call_later(_SWEEP_SECONDS, self._sweep)
-        return queue
 
     async def _load(self, queue: LedQueue, from_earliest: bool) -> None:
         rules = self.rules(queue)
