@@ -6,7 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from millstream.broker.partitions.partition import Partition
-from millstream.broker.shares.led_queue import LedQueue, Wanted
+from millstream.broker.shares.led_queue import LedQueue
+from millstream.broker.shares.taken import Wanted
 from millstream.coordinator.shares.engine import QueueEngine
 from millstream.coordinator.shares.policy import QueuePolicy
 from millstream.coordinator.shares.queue_values import Changes, DeadLetter

@@ -9,9 +9,9 @@ from uuid import UUID
 
 from millstream.broker.api.call import LATER, Call
 from millstream.broker.shares.direct_fetch import DirectFetch
-from millstream.broker.shares.led_queue import Wanted
 from millstream.broker.shares.session_work import Answered, SessionWork, Work
 from millstream.broker.shares.sessions import CLOSE, OPEN, Source
+from millstream.broker.shares.taken import Wanted
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.share_fetch import FetchedShare, ShareFetchAnswer, ShareFetchRequest
 

@@ -6,7 +6,8 @@ from contextlib import suppress
 
 import msgspec
 
-from millstream.broker.shares.led_queue import NOTHING, LedQueue, Taken, Wanted
+from millstream.broker.shares.led_queue import LedQueue
+from millstream.broker.shares.taken import NOTHING, Taken, Wanted
 from millstream.coordinator.shares.queue_values import Outcome, Settlement
 from millstream.protocol.errors import KafkaError
 

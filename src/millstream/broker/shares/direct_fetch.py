@@ -7,8 +7,9 @@ from typing import Any
 
 from millstream.broker.api.call import Call
 from millstream.broker.shares.consumers import Delivery, acquire_from
-from millstream.broker.shares.led_queue import LedQueue, Wanted
+from millstream.broker.shares.led_queue import LedQueue
 from millstream.broker.shares.session_work import Work
+from millstream.broker.shares.taken import Wanted
 from millstream.protocol.errors import KafkaError
 
 

@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from enum import Enum
 
-import msgspec
-
 from millstream.broker.partitions.partition import Partition
-from millstream.broker.shares.log_view import SCAN_BYTES, ReadBatch, chosen, read_batches, scan
+from millstream.broker.shares.log_view import SCAN_BYTES, ReadBatch, chosen, scan
+from millstream.broker.shares.queue_reader import QueueReader
 from millstream.broker.shares.queue_store import QueueStore
+from millstream.broker.shares.taken import Taken, Wanted, fair_share, taken_of
 from millstream.coordinator.shares.engine import QueueEngine
 from millstream.coordinator.shares.policy import QueuePolicy
 from millstream.coordinator.shares.queue_values import Acquired, DeadLetter, Outcome, Reason, Settlement
@@ -26,8 +26,6 @@ _log = get_logger("millstream.queues")
 # A consumer that was heard of in this time gets its share of what there is; who is gone is looked for this often.
 _ACTIVE_MS = 5_000
 _LOOK_MS = 500
-_READ_BYTES = 16 << 10
-_MOST_READ_BYTES = 4 << 20
 # So much in which there is nothing for a consumer is read in one turn of the loop: a queue may be full of expired ones.
 _MOST_VAIN_BYTES = 1 << 20
 
@@ -39,36 +37,6 @@ class QueueState(Enum):
     LOADING = "loading"
     ACTIVE = "active"
     CLOSED = "closed"
-
-
-class Taken(msgspec.Struct, frozen=True):
-    """What a consumer gets: ranges of offsets, the batches they are in, and until when they are its own."""
-
-    ranges: tuple[Acquired, ...] = ()
-    batches: tuple[memoryview, ...] = ()
-    until_ms: int = 0
-    lock_ms: int = 0
-
-    @property
-    def count(self) -> int:
-        return sum(each.last - each.first + 1 for each in self.ranges)
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(map(len, self.batches))
-
-
-class Wanted(msgspec.Struct, frozen=True):
-    """What a consumer asks for. `max_held`: so many may be out at it, with these."""
-
-    max_records: int
-    max_bytes: int
-    whole_batches: bool = False
-    lock_ms: int | None = None
-    max_held: int | None = None
-
-
-NOTHING = Taken()
 
 
 class LedQueue:
@@ -101,7 +69,7 @@ class LedQueue:
         self._dead_letters = dead_letters
         self._settled = settled
         self._closed = closed
-        self._read_failed = read_failed
+        self._reader = QueueReader(partition, read_failed, loop.call_soon)
         # Who waits for what was decided since the last write began, and for that write.
         self._round: list[Told] = []
         self._writing: list[Told] = []
@@ -111,8 +79,6 @@ class LedQueue:
         self._waiters: dict[Callable[[], object], None] = {}
         self._consumers: dict[str, int] = {}
         self._looked_ms = 0
-        self._record_bytes = 1_000
-        self._read_now: list[ReadBatch] = []
         self._vain_bytes = 0
 
     # -- its life
@@ -211,7 +177,7 @@ class LedQueue:
             offset = engine.next_available(self.upper, now_ms)
             if offset is None:
                 break
-            read = self._read(offset, room, size)
+            read = self._reader.read_for(room, offset, size, self.upper)
             if not read:
                 break
             taken = engine.acquire(
@@ -233,7 +199,7 @@ class LedQueue:
             room -= sum(each.last - each.first + 1 for each in taken)
             size -= sum(map(len, held))
         self._decided()
-        return Taken(*_in_order(ranges, batches), now_ms + lock_ms, lock_ms) if ranges else NOTHING
+        return taken_of(ranges, batches, now_ms + lock_ms, lock_ms)
 
     def settle(self, member: str, settlements: Sequence[Settlement]) -> None:
         """All of them or, with a KafkaError, none; await `stored` before it is told."""
@@ -308,37 +274,7 @@ class LedQueue:
 
     def read_log(self, offset: int, max_bytes: int) -> list[ReadBatch]:
         """What can be delivered from `offset` on. Damage that is met is reported, and raised as a KafkaError."""
-        try:
-            return read_batches(self.partition, offset, max_bytes, self.upper)
-        except KafkaError as error:
-            self._read_failed(self.partition, offset, error)
-            raise
-
-    def _read(self, offset: int, room: int, size: int) -> list[ReadBatch]:
-        most = min(size, max(2 * room * self._record_bytes, _READ_BYTES), _MOST_READ_BYTES)
-        read = self._read_before(offset, most)
-        if not read:
-            read = self.read_log(offset, most)
-            if read:
-                records = read[-1].batch.last - read[0].batch.first + 1
-                self._record_bytes = sum(len(each.data) for each in read) // records + 1
-                self._read_now = read
-                self._loop.call_soon(self._forget_read)
-        return read
-
-    def _read_before(self, offset: int, most: int) -> list[ReadBatch]:
-        """What another consumer was given in this turn of the loop holds the next records too, as a rule."""
-        found: list[ReadBatch] = []
-        for each in self._read_now:
-            if each.batch.last >= offset and (each.batch.first <= offset or found):
-                most -= len(each.data)
-                if found and most < 0:
-                    break
-                found.append(each)
-        return found
-
-    def _forget_read(self) -> None:
-        self._read_now = []
+        return self._reader.read(offset, max_bytes, self.upper)
 
     def _may_read_on(self, vain: Sequence[ReadBatch]) -> bool:
         """Where too much was read in vain, those who wait are called in the loop's next turn."""
@@ -486,24 +422,3 @@ class LedQueue:
         self.engine.on_time(self._time.now_ms())
         self._decided()
         self.wake()
-
-
-def fair_share(depth: int, locked: int, held: int, consumers: int) -> int:
-    """Few records are spread over those who ask for them; of many, everybody gets what it asks for.
-
-    A share is one of all that is not settled, less what the consumer holds; or one of what waits, if that is more.
-    """
-    return max(-(-depth // consumers) - held, -(-(depth - locked) // consumers), 1)
-
-
-def _in_order(
-    ranges: list[Acquired], batches: list[memoryview]
-) -> tuple[tuple[Acquired, ...], tuple[memoryview, ...]]:
-    """By offset, each batch once: with priorities they come in another order."""
-    unique = {read_base(batch): batch for batch in batches}
-    ordered = sorted(ranges, key=lambda each: each.first)
-    return tuple(ordered), tuple(unique[base] for base in sorted(unique))
-
-
-def read_base(batch: memoryview) -> int:
-    return int.from_bytes(batch[:8], "big")

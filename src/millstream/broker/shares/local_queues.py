@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 
 from millstream.broker.shares import overview
 from millstream.broker.shares.consumers import all_stored, await_and_acquire
-from millstream.broker.shares.led_queue import NOTHING, LedQueue, Taken, Wanted
+from millstream.broker.shares.led_queue import LedQueue
 from millstream.broker.shares.shares import Shares
+from millstream.broker.shares.taken import NOTHING, Taken, Wanted
 from millstream.coordinator.shares import queue_values
 from millstream.coordinator.shares.queue_values import Outcome
 from millstream.doors.caller import Caller

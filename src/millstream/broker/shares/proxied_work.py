@@ -5,9 +5,9 @@ from typing import Any
 
 from millstream.broker.shares.acknowledgements import AcknowledgementBatch, settlements
 from millstream.broker.shares.anywhere import led, take_anywhere
-from millstream.broker.shares.led_queue import Taken, Wanted
 from millstream.broker.shares.session_work import NOWHERE, SessionWork, Work, check_known
 from millstream.broker.shares.sessions import Place, ShareSession
+from millstream.broker.shares.taken import Taken, Wanted
 from millstream.coordinator.shares import queue_values
 from millstream.doors import partitions
 from millstream.doors.caller import Caller

@@ -11,9 +11,10 @@ from millstream.broker.api.call import Call
 from millstream.broker.server.memory import MemoryBudget
 from millstream.broker.shares.acknowledgements import AcknowledgementBatch, settlements
 from millstream.broker.shares.consumers import Delivery, all_stored, await_and_acquire
-from millstream.broker.shares.led_queue import NOTHING, LedQueue, Taken, Wanted
+from millstream.broker.shares.led_queue import LedQueue
 from millstream.broker.shares.sessions import OPEN, Place, ShareSession, ShareSessions, Source
 from millstream.broker.shares.shares import Shares
+from millstream.broker.shares.taken import NOTHING, Taken, Wanted
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.doors.queues import Queues
 from millstream.protocol.errors import ErrorCode, KafkaError

@@ -12,6 +12,7 @@ import msgspec
 from millstream.coordinator.shares.expiries import Expiries
 from millstream.coordinator.shares.key_order import KeyOrder
 from millstream.coordinator.shares.ledger import PARKED_MS, Ledger
+from millstream.coordinator.shares.offer import Offer
 from millstream.coordinator.shares.policy import Order, QueuePolicy
 from millstream.coordinator.shares.queue_values import (
     Acquired,
@@ -217,7 +218,9 @@ class QueueEngine:
             return []
         self._see(batches)
         ready = self._ledger.first_ready()
-        offer = _Offer(
+        offer = Offer(
+            self._ledger,
+            self._policy,
             member,
             now_ms + (lock_ms or self._policy.lock_ms),
             min(most, self._policy.max_locks - self.locked),
@@ -225,48 +228,24 @@ class QueueEngine:
             whole_batches=whole_batches,
             goes_on=goes_on,
         )
+        scans = self._policy.scans
         for batch in batches:
             if self._is_expired(batch, now_ms):
                 self._give_up_available(batch.first, batch.last, Reason.EXPIRED)
             elif batch.skipped:
                 self._pass_over(batch.first, batch.last)
-            elif not self._acquire_from(batch, offer):
+            elif not offer.fill(batch.first, min(batch.last, self._scanned - 1) if scans else batch.last):
                 break
+        self._count_deliveries(offer.taken)
         self._advance()
         return offer.taken
 
-    def _acquire_from(self, batch: LogBatch, offer: "_Offer") -> bool:
-        """False when nothing more goes into this offer."""
-        end = min(batch.last, self._scanned - 1) if self._policy.scans else batch.last
-        stretches = [
-            (max(run.first, batch.first), min(run.last, end), run.count)
-            for run in self._ledger.runs.overlapping(batch.first, end)
-            if self._ledger.is_ready(run) and run.priority == offer.priority
-        ]
-        wanted = sum(last - first + 1 for first, last, _ in stretches)
-        if offer.whole_batches and (offer.taken or offer.goes_on) and wanted > offer.room:
-            return False
-        for first, last, count in stretches:
-            length = last - first + 1
-            suspicious = count >= self._policy.suspicious_from
-            if offer.room <= 0 or (suspicious and offer.taken):
-                return False
-            if suspicious:
-                length = self._policy.together(count, length)
-            elif self._policy.order is Order.STRICT:
-                length = 1
-            self._hand_out(first, first + min(length, offer.room) - 1, count + 1, offer)
-            if suspicious or self._policy.order is Order.STRICT:
-                return False
-        return offer.room > 0
-
-    def _hand_out(self, first: int, last: int, count: int, offer: "_Offer") -> None:
-        self._ledger.set(first, last, ACQUIRED, count=count, due_ms=offer.until_ms, owner=offer.member)
-        offer.taken.append(Acquired(first, last, count))
-        offer.room -= last - first + 1
-        self.counters.delivered += last - first + 1
-        if count > 1:
-            self.counters.redelivered += last - first + 1
+    def _count_deliveries(self, taken: Sequence[Acquired]) -> None:
+        for each in taken:
+            length = each.last - each.first + 1
+            self.counters.delivered += length
+            if each.count > 1:
+                self.counters.redelivered += length
 
     def _see(self, batches: Sequence[LogBatch]) -> None:
         """Cover all that was read with runs; offsets before and between the batches hold no record."""
@@ -503,15 +482,3 @@ class QueueEngine:
     def take_changes(self) -> Changes | None:
         """What changed since the last call, as it is now; None when nothing of it needs to be stored."""
         return self._ledger.take_changes()
-
-
-class _Offer(msgspec.Struct):
-    """One consumer's request while it is filled."""
-
-    member: str
-    until_ms: int
-    room: int
-    priority: int
-    taken: list[Acquired] = msgspec.field(default_factory=list)
-    whole_batches: bool = False
-    goes_on: bool = False

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.broker.shares.led_queue import fair_share
+from millstream.broker.shares.taken import fair_share
 
 
 @given(st.integers(0, 5_000), st.integers(1, 100))
