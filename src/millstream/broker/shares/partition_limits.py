@@ -69,7 +69,8 @@ class PartitionLimits:
                 await self._delete_before(partition, floor)
         finally:
             self._deleting.discard(partition)
-            if self._dropped.get(partition, 0) <= partition.log.log_start_offset:
+            # Who leads again may have other records at those offsets.
+            if not partition.is_leader or self._dropped.get(partition, 0) <= partition.log.log_start_offset:
                 self._dropped.pop(partition, None)
 
     def admit(self, partition: Partition, count: int) -> None:

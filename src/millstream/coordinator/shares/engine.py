@@ -448,6 +448,11 @@ class QueueEngine:
         letters, self._dead_letters = self._dead_letters, []
         return letters
 
+    @property
+    def awaits_letters(self) -> bool:
+        """Whether a dead letter is still to be written."""
+        return any(run.state is ARCHIVING for run in self._ledger.runs)
+
     def dead_letter_written(self, first: int, last: int) -> None:
         for run in self._ledger.runs.cut(max(first, self.start), last):
             if run.state is ARCHIVING:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 import pytest
 
@@ -9,8 +10,9 @@ from millstream.broker.shares.led_queue import QueueState
 from millstream.coordinator.shares.policy import Order, QueuePolicy
 from millstream.coordinator.shares.queue_values import Outcome, Settlement
 from millstream.protocol.errors import KafkaError
+from millstream.testing.disk import SimulatedDisk
 from support.led_queue import QueueBench, filled
-from support.logs import append, append_values, batch_of, flush, unreadable
+from support.logs import NOW_MS, append, append_values, batch_of, flush, unreadable
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
@@ -78,5 +80,40 @@ def test_a_long_queue_of_expired_messages_does_not_hold_up_the_loop() -> None:
         bench.queue.await_available(bench.take)
         while bench.queue.engine.start < 4_000:  # noqa: ASYNC110 - the queue goes on by itself
             await asyncio.sleep(0)
+
+    run(scenario)
+
+
+def test_what_was_taken_before_damage_is_met_is_delivered() -> None:
+    """It stayed locked, undelivered, and was given up after five such tries."""
+
+    async def scenario() -> None:
+        first = batch_of([b"x" * 20_000])
+        log = filled([b"x" * 20_000], [b"lost"])
+        disk = cast(SimulatedDisk, log.disk)
+        [path] = [each for each in disk.paths() if each.endswith(".log")]
+        disk.flip_bit(path, len(first) + 65)
+        bench = QueueBench(QueuePolicy(), log)
+        assert bench.take() == [0]
+        assert bench.queue.engine.locked == 1
+        with pytest.raises(KafkaError):
+            bench.take("another")
+
+    run(scenario)
+
+
+def test_a_queue_whose_dead_letters_wait_is_not_idle() -> None:
+    """It was let go, and its letters were written when somebody used it again."""
+
+    async def scenario() -> None:
+        bench = QueueBench(QueuePolicy(dead_letters=True), filled([b"0"]))
+        assert bench.take() == [0]
+        bench.queue.settle("m", [Settlement(0, 0, Outcome.REJECT)])
+        await bench.queue.stored()
+        later_ms = NOW_MS + 10_000_000
+        assert not bench.queue.is_idle(later_ms)
+        bench.queue.dead_letter_written(bench.letters[0])
+        await bench.queue.stored()
+        assert bench.queue.is_idle(later_ms)
 
     run(scenario)
