@@ -101,6 +101,32 @@ def test_a_group_that_was_forgotten_and_set_back_gets_everything_again(
     assert taken == list(range(COUNT))
 
 
+@pytest.mark.parametrize("forgets", [False, True])
+def test_a_group_that_has_settled_everything_and_is_set_back_gets_everything_again(
+    broker: NodeProcess, client: RawClient, topic: str, forgets: bool
+) -> None:
+    """The leader had nothing to hand out and nothing to store, so it never heard of it."""
+    group = f"{topic}-g"
+    produce(client, topic, batch_of(b"a", b"b"))
+    parts = [{"partition_index": 0, "start_offset": 0}]
+    for _ in range(2):
+        with QueueConsumer(topic, group, broker.bootstrap) as queue:
+            taken: list[bytes | None] = []
+            while len(taken) < 2 and (messages := queue.receive(2, 60)):
+                taken += [each.value for each in messages]
+                queue.accept(*messages)
+            assert taken == [b"a", b"b"]
+        if forgets:
+            client.call("delete_share_group_offsets", 0, group_id=group, topics=[{"topic_name": topic}])
+        else:
+            client.call(
+                "alter_share_group_offsets",
+                0,
+                group_id=group,
+                topics=[{"topic_name": topic, "partitions": parts}],
+            )
+
+
 def test_altering_the_offsets_of_an_unknown_group_makes_it(
     broker: NodeProcess, client: RawClient, topic: str
 ) -> None:

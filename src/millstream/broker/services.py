@@ -189,7 +189,9 @@ class Services:
         from millstream.broker.shares.offsets import ShareOffsets
 
         doors = self.node_doors.doors
-        return ShareOffsets(doors.coordinators, doors.partitions, self._machine.clock, self.shares.leave)
+        return ShareOffsets(
+            doors.coordinators, doors.partitions, doors.queues, self._machine.clock, self.shares.leave
+        )
 
     @cached_property
     def queue_calls(self) -> "QueueCalls":

@@ -157,6 +157,10 @@ class Queues(Protocol):
 
     # -- for administrators
 
+    async def reload(self, caller: Caller, group: str, topic: str) -> None:
+        """What is stored of the group's queues on the topic was changed: leaders let go of what they know of it."""
+        ...
+
     async def look(self, caller: Caller, request: LookAtQueues) -> QueueRows:
         """Queues in use; one that was not used since its leader started is not among them."""
         ...

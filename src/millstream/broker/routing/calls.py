@@ -129,6 +129,11 @@ class Purge(NodeCall[Purged], frozen=True, tag=17):
     request: PurgeQueue
 
 
+class ReloadQueues(NodeCall[None], frozen=True, tag=18):
+    group: str
+    topic: str
+
+
 class Cancel(NodeCall[None], frozen=True, tag=13):
     """The answer to that call of this connection is not waited for any more."""
 
@@ -152,6 +157,7 @@ AnyCall = (
     | Look
     | Peek
     | Purge
+    | ReloadQueues
     | Cancel
 )
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from millstream.broker.routing.calls import Acquire, Look, Peek, Purge, ReleaseAll, Settle
+from millstream.broker.routing.calls import Acquire, Look, Peek, Purge, ReleaseAll, ReloadQueues, Settle
 from millstream.broker.routing.routes import Routes
 from millstream.doors.access import Authoriser, Operation, Permission, Resource
 from millstream.doors.caller import Caller
@@ -88,6 +88,13 @@ class RoutedQueues:
             if isinstance(error, KafkaError):
                 # Messages that the node has handed out are available to others when their locks end.
                 log.info("locks not released", node=node_id, group=group, error=error.message)
+
+    async def reload(self, caller: Caller, group: str, topic: str) -> None:
+        """Of a node that does not answer another leads soon, or the next write is refused."""
+        answers = await self._routes.at_all(caller, ReloadQueues(group, topic), _PATIENCE_SECONDS)
+        for node_id, error in answers.items():
+            if isinstance(error, KafkaError):
+                log.info("queues not reloaded", node=node_id, group=group, topic=topic, error=error.message)
 
     async def look(self, caller: Caller, request: LookAtQueues) -> QueueRows:
         """Of all nodes; KafkaError when one of them does not answer."""

@@ -63,6 +63,9 @@ class LocalQueues:
     async def release_all(self, _caller: Caller, group: str, member: str) -> None:
         await all_stored(self._shares().release_member(group, member))
 
+    async def reload(self, _caller: Caller, group: str, topic: str) -> None:
+        self._shares().reload(group, topic)
+
     async def look(self, _caller: Caller, request: LookAtQueues) -> QueueRows:
         return overview.look(self._shares(), request)
 

@@ -17,6 +17,7 @@ from millstream.coordinator.shares.requests import DeleteState, InitializeState,
 from millstream.doors.caller import Caller
 from millstream.doors.cluster import CoordinatorKind, Coordinators
 from millstream.doors.partitions import PartitionAccess, Place
+from millstream.doors.queues import Queues
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.clock import Clock
 
@@ -45,12 +46,14 @@ class ShareOffsets:
         self,
         coordinators: Coordinators,
         partitions: PartitionAccess,
+        queues: Queues,
         clock: Clock,
         leave: Callable[[TopicImage, str], Awaitable[None]],
     ) -> None:
         """`leave` lets a topic go by a group no more."""
         self._coordinators = coordinators
         self._partitions = partitions
+        self._queues = queues
         self._clock = clock
         self._leave = leave
 
@@ -78,6 +81,8 @@ class ShareOffsets:
                 outcomes[place] = None
             except KafkaError as error:
                 outcomes[place] = error.as_value()
+        for topic in dict.fromkeys(place.topic for place in starts):
+            await self._queues.reload(caller, group_id, topic)
         return outcomes
 
     async def delete(
@@ -164,6 +169,7 @@ class ShareOffsets:
         if topic is not None:
             # Last: a leader that hears of it asks the coordinators who else has used the topic.
             await self._leave(topic, group_id)
+        await self._queues.reload(caller, group_id, name)
 
     async def _summary(self, caller: Caller, key: ShareKey) -> StateSummary:
         return await self._coordinators.ask(caller, CoordinatorKind.SHARE, str(key), ReadSummary(key))

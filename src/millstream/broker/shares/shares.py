@@ -132,6 +132,12 @@ class Shares:
             queue.release_member(member)
         return held
 
+    def reload(self, group_id: str, topic: str) -> None:
+        """The group's queues on a topic are loaded again when they are next used."""
+        for queue in self:
+            if (queue.key.group_id, queue.partition.topic) == (group_id, topic):
+                self._drop(queue, queue.partition.not_leader())
+
     def _make(self, key: ShareKey, partition: Partition, former: LedQueue | None) -> LedQueue:
         if former is not None:
             former.close(partition.not_leader())
