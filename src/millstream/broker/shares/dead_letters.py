@@ -6,6 +6,8 @@ Headers as in Apache Kafka 4.4. Unlike there, a letter that cannot be written is
 import asyncio
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
 from millstream.broker.shares.led_queue import LedQueue, QueueState
 from millstream.broker.shares.log_view import ReadBatch
 from millstream.broker.shares.policies import Rules
@@ -52,6 +54,12 @@ class DeadLetterWriter:
             try:
                 await self._send(queue, letter)
             except KafkaError as error:
+                if error.code is ErrorCode.MESSAGE_TOO_LARGE and letter.first < letter.last:
+                    # Together they do not fit into one batch of the topic.
+                    middle = (letter.first + letter.last) // 2
+                    await self._write(queue, replace(letter, last=middle))
+                    await self._write(queue, replace(letter, first=middle + 1))
+                    return
                 _log.warning(
                     "dead letters wait",
                     queue=str(queue.key),

@@ -130,7 +130,7 @@ class LedQueue:
         self.partition.stop_waiting(self)
         self._closed(self)
         for waiter in list(self._waiters):
-            waiter()
+            self._call(waiter)
 
     def is_idle(self, since_ms: int) -> bool:
         """Nothing of it is out, no dead letter is to be written, and nobody waits for it or was heard of since then."""
@@ -332,6 +332,11 @@ class LedQueue:
         for waiter in list(self._waiters):
             if not self._may_have_some():
                 return
+            self._call(waiter)
+
+    def _call(self, waiter: Callable[[], object]) -> None:
+        """Unless it has stopped waiting: what it took now, nobody would get."""
+        if waiter in self._waiters:
             waiter()
 
     # -- what is decided is stored
@@ -379,7 +384,7 @@ class LedQueue:
             self._writer = None
 
     async def _write_round(self) -> bool:
-        """Whether there was something to write."""
+        """Whether there may be something more to write, or somebody to tell."""
         self._writing, self._round = self._round, []
         changes = self.engine.take_changes()
         self._arm()
@@ -395,7 +400,8 @@ class LedQueue:
         if changes is not None:
             self._settled(self)
             self.wake()
-        return changes is not None
+        # Who was told may have gone on at once.
+        return changes is not None or bool(self._round) or self.engine.has_changes
 
     def _failed(self, error: Exception) -> None:
         """What is stored and what is known here may differ: it is built again from what is stored."""

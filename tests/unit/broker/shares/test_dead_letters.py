@@ -8,8 +8,12 @@ from typing import Any
 from millstream.broker.shares.dead_letters import DeadLetterWriter
 from millstream.broker.shares.led_queue import QueueState
 from millstream.broker.shares.log_view import ReadBatch
-from millstream.coordinator.shares.queue_values import DeadLetter, LogBatch
+from millstream.coordinator.shares.policy import QueuePolicy
+from millstream.coordinator.shares.queue_values import DeadLetter, LogBatch, Outcome, Settlement
+from millstream.doors.messages import size_of
+from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.records import Record, encode_batch
+from support.led_queue import QueueBench, filled
 from support.logs import unreadable
 
 REJECTED = DeadLetter(0, 0, 1, "rejected")
@@ -42,6 +46,10 @@ def writer_to(sent: list[str]) -> DeadLetterWriter:
     async def send(_caller: Any, place: Any, messages: Any) -> None:
         sent.extend(f"{place} {message.value}" for message in messages)
 
+    return writer_with(send)
+
+
+def writer_with(send: Callable[..., Any]) -> DeadLetterWriter:
     group = SimpleNamespace(dead_letter_topic="letters", errors_deadletterqueue_copy_record_enable=True)
     messages: Any = SimpleNamespace(send=send)
     rules: Any = SimpleNamespace(group=group)
@@ -68,3 +76,26 @@ def test_the_letter_of_a_record_that_nobody_can_read_says_where_it_is() -> None:
     queue: Any = Queue(sent, upper=1, sent_as=unreadable)
     asyncio.run(asyncio.wait_for(writer_to(sent).write_all(queue, [REJECTED]), 30))
     assert queue.written == [["letters-0 None"]]
+
+
+def test_letters_that_do_not_fit_into_one_batch_go_in_several() -> None:
+    """They were tried together, again and again, for ever."""
+    sent: list[bytes | None] = []
+
+    async def send(_caller: Any, _place: Any, messages: Any) -> None:
+        if sum(map(size_of, messages)) > 1_500:
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, "max.message.bytes is 1500")
+        sent.extend(message.value for message in messages)
+
+    async def scenario() -> None:
+        values = [b"%d" % number * 500 for number in range(5)]
+        bench = QueueBench(QueuePolicy(dead_letters=True), filled(values))
+        assert bench.take() == [0, 1, 2, 3, 4]
+        bench.queue.settle("m", [Settlement(0, 4, Outcome.REJECT)])
+        await bench.queue.stored()
+        await writer_with(send).write_all(bench.queue, bench.letters)
+        await bench.queue.stored()
+        assert sent == values
+        assert bench.queue.engine.start == 5
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))

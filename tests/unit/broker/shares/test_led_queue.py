@@ -60,6 +60,48 @@ def test_whoever_waits_hears_of_it_when_a_write_fails_in_an_unknown_way() -> Non
     run(scenario)
 
 
+def test_who_goes_on_at_once_when_it_is_told_is_told_again() -> None:
+    """Nothing was written in that round, so nobody looked whether there was something more to write."""
+
+    async def scenario() -> None:
+        bench = QueueBench(QueuePolicy(), filled([b"0", b"1"]))
+        done = asyncio.get_running_loop().create_future()
+
+        def goes_on(error: KafkaError | None) -> None:
+            assert error is None
+            bench.queue.settle("m", [Settlement(0, 1, Outcome.ACCEPT)])
+            bench.queue.when_stored(done.set_result)
+
+        assert bench.take() == [0, 1]
+        # The first write is under way; this one is told when it is over, in a round with nothing to write.
+        await asyncio.sleep(0)
+        bench.queue.when_stored(goes_on)
+        assert await done is None
+        assert bench.store.written[-1].start == 2
+
+    run(scenario)
+
+
+def test_who_has_stopped_waiting_is_not_called_any_more() -> None:
+    async def scenario() -> None:
+        bench = QueueBench(QueuePolicy(), filled([b"0", b"1"]))
+        called: list[str] = []
+
+        def second() -> None:
+            called.append("second")
+
+        def first() -> None:
+            called.append("first")
+            bench.queue.stop_waiting(second)
+
+        bench.queue.await_available(first)
+        bench.queue.await_available(second)
+        bench.queue.wake()
+        assert called == ["first"]
+
+    run(scenario)
+
+
 def test_who_settles_what_it_does_not_hold_is_no_consumer() -> None:
     async def scenario() -> None:
         bench = QueueBench(QueuePolicy(), filled([b"%d" % each for each in range(100)]))
