@@ -7,9 +7,11 @@ from typing import cast
 import pytest
 
 from millstream.broker.shares.led_queue import QueueState
+from millstream.broker.shares.taken import Wanted
 from millstream.coordinator.shares.policy import Order, QueuePolicy
 from millstream.coordinator.shares.queue_values import Outcome, Settlement
 from millstream.protocol.errors import KafkaError
+from millstream.protocol.records import Record, encode_batch
 from millstream.testing.disk import SimulatedDisk
 from support.led_queue import QueueBench, filled
 from support.logs import NOW_MS, append, append_values, batch_of, flush, unreadable
@@ -157,5 +159,50 @@ def test_a_queue_whose_dead_letters_wait_is_not_idle() -> None:
         bench.queue.dead_letter_written(bench.letters[0])
         await bench.queue.stored()
         assert bench.queue.is_idle(later_ms)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("whole_batches", [False, True], ids=["record-limit", "batch-optimized"])
+def test_one_large_batch_is_spread_evenly_over_those_who_ask(whole_batches: bool) -> None:
+    async def scenario() -> None:
+        bench = QueueBench(QueuePolicy(), filled([b"before"]))
+        wanted = Wanted(1_000, 1 << 20, whole_batches=whole_batches)
+        members = ("a", "b", "c", "d")
+        for member in members:
+            bench.queue.acquire(member, wanted)
+        bench.queue.settle("a", [Settlement(0, 0, Outcome.ACCEPT)])
+        append_values(bench.log, *(b"%d" % number for number in range(100)))
+        flush(bench.log)
+        bench.partition.lead(0, None)
+        taken = {member: bench.queue.acquire(member, wanted) for member in members}
+        assert [each.count for each in taken.values()] == [25, 25, 25, 25]
+        offsets = [
+            offset
+            for each in taken.values()
+            for one in each.ranges
+            for offset in range(one.first, one.last + 1)
+        ]
+        assert offsets == list(range(1, 101))
+
+    run(scenario)
+
+
+def test_ten_priorities_are_delivered_from_the_highest_on() -> None:
+    async def scenario() -> None:
+        said = [3, 0, 9, 5, 1, 7, 2, 8, 4, 6, 9, None, 12]
+        records = [
+            Record(0, NOW_MS, None, b"", () if each is None else (("millstream.priority", b"%d" % each),))
+            for each in said
+        ]
+        log = filled()
+        for record in records:
+            append(log, encode_batch([record]))
+        flush(log)
+        bench = QueueBench(QueuePolicy(reads_headers=True), log)
+        order = [bench.queue.acquire("m", Wanted(1, 1 << 20)).ranges[0].first for _ in said]
+        # The highest is 9; who says nothing has 0.
+        effective = [min(each or 0, 9) for each in said]
+        assert order == sorted(range(len(said)), key=lambda offset: (-effective[offset], offset))
 
     run(scenario)

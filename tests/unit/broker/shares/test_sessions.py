@@ -59,3 +59,21 @@ def test_a_partition_that_is_acknowledged_a_last_time_and_forgotten_leaves_the_s
     session = opened(ShareSessions(1), "m", [0, 1])
     session.update(topics(1, 2), [(TOPIC, [1, 7])])
     assert list(session.places) == [(TOPIC, 0), (TOPIC, 2)]
+
+
+def test_epochs_of_a_session_follow_each_other_and_begin_again_at_one() -> None:
+    sessions = ShareSessions(1)
+    session = opened(sessions, "m", [0])
+    for epoch in (1, 2, 3):
+        assert sessions.use("g", "m", epoch, session.source) is session
+    for wrong in (3, 5, 2**31 - 1):
+        with pytest.raises(KafkaError) as refused:
+            sessions.use("g", "m", wrong, session.source)
+        assert refused.value.code is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    session.epoch = 2**31 - 1
+    sessions.use("g", "m", 2**31 - 1, session.source)
+    assert session.epoch == 1
+    sessions.use("g", "m", -1, session.source)
+    with pytest.raises(KafkaError) as refused:
+        sessions.use("g", "m", 1, session.source)
+    assert refused.value.code is ErrorCode.SHARE_SESSION_NOT_FOUND
