@@ -70,10 +70,14 @@ class PartitionCopier:
     # -- what need not be copied again
 
     def _still_there(self, extent: Extent, known: Sequence[SegmentCopy]) -> list[SegmentCopy]:
+        """What the log still has as the folder has it. A file that was lost or cut is copied again."""
+        topic_id, index = self.place.topic_id.hex(), self.place.index
         kept = [
             each
             for each in known
-            if extent.log_start_offset < each.end_offset <= extent.end_offset and each.size_bytes
+            if extent.log_start_offset < each.end_offset <= extent.end_offset
+            and each.size_bytes
+            and self.folder.has(file_path(topic_id, index, each), each.size_bytes)
         ]
         while kept and not self._has(kept[-1]):
             kept.pop()

@@ -5,12 +5,12 @@ position in the backup lies behind the end of the log that it is a position in.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from millstream.backup.copying import SEGMENT_BYTES, Extent, PartitionCopier
 from millstream.backup.folder import BackupFolder, out_of_room
 from millstream.backup.manifest import (
-    BackupError,
     Damaged,
     Manifest,
     PartitionCopy,
@@ -74,6 +74,9 @@ class BackupMaker:
             # Some of them are OSErrors too, and the disk is not to blame.
             raise
         except OSError as error:
+            # A full disk is not left full until the next backup.
+            with suppress(OSError):
+                self._manifests()
             raise out_of_room(error, self.folder.path, self.folder.disk) from error
 
     def _make(self, source: str, topics: list[TopicMetadata], selection: Selection) -> Manifest:
@@ -89,12 +92,13 @@ class BackupMaker:
         extents = self._extents(topics, selection)
         cut_ms = self.clock.now_ms()
         self._expect(extents, known)
-        copies = [
-            copy
-            for topic in topics
-            if name_of(topic) in settings
-            and (copy := self._topic(topic, settings[name_of(topic)], extents, known)) is not None
-        ]
+        copies = []
+        for topic in topics:
+            copy = self._topic(topic, settings.get(name_of(topic)), extents, known)
+            if copy is None:
+                self.progress.note(f"topic {topic.name} was deleted while it was copied; it is left out")
+            else:
+                copies.append(copy)
         manifest = Manifest(
             backup_id,
             cluster.cluster_id,
@@ -110,8 +114,8 @@ class BackupMaker:
         self.folder.commit(manifest)
         return manifest
 
-    def _known(self) -> dict[tuple[str, int], _Known]:
-        """By topic id and partition, from the newest backup that has it; copies that no backup needs are removed."""
+    def _manifests(self) -> list[Manifest]:
+        """Those that can be read; copies that no backup needs are removed."""
         manifests = []
         is_whole = True
         for backup_id in self.folder.backup_ids():
@@ -122,8 +126,12 @@ class BackupMaker:
                 self.progress.note(f"{error}; its files are left alone and not built upon")
         if is_whole:
             self.folder.remove_unnamed(manifests)
+        return manifests
+
+    def _known(self) -> dict[tuple[str, int], _Known]:
+        """By topic id and partition, from the newest backup that has it."""
         known: dict[tuple[str, int], _Known] = {}
-        for manifest in manifests:
+        for manifest in self._manifests():
             for topic in manifest.topics:
                 was_compacted = COMPACT in topic.configs.get(CLEANUP_POLICY, "")
                 # A cluster that was restored from here has gone another way since, perhaps under the same epochs.
@@ -174,13 +182,15 @@ class BackupMaker:
     def _topic(
         self,
         topic: TopicMetadata,
-        settings: TopicSettings,
+        settings: TopicSettings | None,
         extents: Mapping[Place, Extent],
         known: Mapping[tuple[str, int], _Known],
     ) -> TopicCopy | None:
         """None when it was deleted meanwhile."""
         topic_id = topic.topic_id.hex()
         partitions = []
+        if settings is None or not any(place.topic_id == topic.topic_id for place in extents):
+            return None
         for each in topic.partitions:
             place = Place(name_of(topic), topic.topic_id, each.partition)
             if place not in extents:
@@ -197,10 +207,7 @@ class BackupMaker:
             try:
                 extent, segments = copier.copy(extents[place], before.segments)
             except UnknownTopicError:
-                self.progress.note(f"topic {topic.name} was deleted while it was copied; it is left out")
                 return None
-            except ClientError as error:
-                raise BackupError(f"{place} cannot be copied: {error}") from error
             partitions.append(
                 PartitionCopy(
                     each.partition, extent.log_start_offset, extent.end_offset, each.leader_epoch, segments

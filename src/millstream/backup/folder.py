@@ -114,6 +114,11 @@ class BackupFolder:
         self._make(path)
         return path
 
+    def has(self, relative: str, size_bytes: int) -> bool:
+        """Whether the file is there with all its bytes; `check` reads them."""
+        path = f"{self.path}/{relative}"
+        return self.disk.exists(path) and self.disk.size(path) == size_bytes
+
     def remove_unnamed(self, manifests: list[Manifest]) -> int:
         """Files that no manifest names; returns their bytes."""
         named = {f"{self.path}/{segment_path(*each)}" for manifest in manifests for each in manifest.files()}
@@ -158,6 +163,6 @@ def out_of_room(error: OSError, path: str, disk: Disk) -> BackupError:
     """What a failed write means to the user."""
     if error.errno in NO_ROOM:
         return NoRoom(
-            f"no room in {path}: {disk.free_bytes(path):,} bytes are free; nothing was kept of this attempt"
+            f"no room in {path}: {disk.free_bytes(path):,} bytes are free now that nothing is kept of this attempt"
         )
     return BackupError(f"cannot write to {path}: {error.strerror}")

@@ -97,6 +97,9 @@ def broker_configs(cluster: Cluster) -> dict[str, str]:
 def offsets(cluster: Cluster, places: Iterable[Place], timestamp: int) -> dict[Place, int]:
     """The log's start or its high watermark, for each; those of a topic that is gone are left out."""
     by_name = {(place.topic, place.index): place for place in places}
+    # Whose leader is not known any more is asked for by name, and one that is gone would fail all.
+    there = {topic.topic_id for topic in cluster.metadata(None).topics}
+    by_name = {name: place for name, place in by_name.items() if place.topic_id in there}
     found: dict[Place, int] = {}
     for each in cluster.list_offsets(dict.fromkeys(by_name, timestamp)):
         place = by_name[each.topic, each.partition]

@@ -6,8 +6,10 @@ from uuid import UUID
 
 import pytest
 
+from millstream.backup import create
 from millstream.backup.manifest import BackupError, NoRoom, NotABackup, segment_path
 from millstream.client.errors import NotAvailableError
+from millstream.client.wire.cluster import Cluster
 from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import stamp
@@ -172,6 +174,55 @@ def test_a_full_disk_is_said_and_earlier_backups_stay(bench: Workbench) -> None:
     bench.disk.capacity_bytes = None
     bench.check(bench.create())
     assert not bench.unnamed()
+
+
+def test_a_disk_that_a_backup_has_filled_is_not_left_full(bench: Workbench) -> None:
+    topic = create_topic(bench.client, "t")
+    for number in range(4):
+        write(bench, topic, b"%d" % number * 1000)
+    bench.disk.capacity_bytes = 3000
+    with pytest.raises(NoRoom, match="nothing is kept"):
+        bench.create(segment_bytes=1000)
+    assert not bench.unnamed()
+
+
+def test_a_file_that_the_folder_has_lost_is_copied_again(bench: Workbench) -> None:
+    topic = create_topic(bench.client, "t")
+    for number in range(6):
+        write(bench, topic, b"%d" % number * 300)
+    first = bench.create(segment_bytes=1000)
+    lost, cut, *others = [f"{FOLDER}/{segment_path(*each)}" for each in first.files()]
+    assert others
+    bench.disk.unlink(lost)
+    file = bench.disk.open(cut)
+    file.truncate(10)
+    file.close()
+    second = bench.create(segment_bytes=1000)
+    bench.check(second)
+    assert 0 < second.copied_bytes < second.size_bytes
+
+
+@pytest.mark.parametrize("moment", ["topic_settings", "broker_configs", "log_bytes"])
+def test_a_topic_that_is_deleted_meanwhile_is_left_out_and_said(
+    bench: Workbench, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("gone", "kept"):
+        write(bench, create_topic(bench.client, name), b"a")
+    asked = getattr(create, moment)
+
+    def delete_first(cluster: Cluster, *arguments: object) -> object:
+        if "gone" in bench.node.broker.metadata.image.topics:
+            bench.client.call("delete_topics", 6, topics=[{"name": "gone"}])
+        # As after any failure on the way: leaders are asked for again.
+        cluster.close()
+        return asked(cluster, *arguments)
+
+    monkeypatch.setattr(create, moment, delete_first)
+    notes: list[str] = []
+    manifest = bench.create(notes=notes)
+    assert [topic.name for topic in manifest.topics] == ["kept"]
+    assert notes == ["topic gone was deleted while it was copied; it is left out"]
+    bench.check(manifest)
 
 
 def test_a_failing_fsync_fails_the_backup(bench: Workbench) -> None:
