@@ -11,6 +11,7 @@ ALLOCATOR_SETTINGS = {"MALLOC_MMAP_THRESHOLD_": "4194304", "MALLOC_TRIM_THRESHOL
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
+    open_closed_streams()
     if arguments is None:
         arguments = sys.argv[1:]
         if requested_command(arguments) == "serve":
@@ -23,6 +24,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS") or ""
     command = requested_command(words or line.split()[1:])
     return run_guarded(lambda: build_app(command)(words, prog_name="millstream"))
+
+
+def open_closed_streams() -> None:
+    """Who starts us may have closed standard streams: nothing comes from them then, and nothing goes anywhere."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - open as long as the process
 
 
 def requested_command(arguments: Sequence[str]) -> str | None:

@@ -50,6 +50,16 @@ def test_a_shell_completes_commands_and_options(monkeypatch: pytest.MonkeyPatch)
     assert run().stdout.split() == ["--under-replicated"]
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&-"])
+def test_a_command_that_would_ask_goes_on_with_closed_streams(closed: str) -> None:
+    command = f'exec "$0" -m millstream queue purge g t --bootstrap {NOBODY} {closed}'
+    result = subprocess.run(
+        ["/bin/sh", "-c", command, sys.executable], stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert result.returncode == ExitCode.UNREACHABLE, result.stderr
+    assert "cannot reach the cluster" in result.stderr
+
+
 def test_help_keeps_words_in_brackets() -> None:
     assert "millstream[pipeline]" in run("chaos", "--help").stdout
     assert "TOPIC[:0,1]" in run("topic", "trim", "--help").stdout
