@@ -2,9 +2,12 @@
 
 import logging
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from millstream.client.wire.cluster import Cluster
 from millstream.client.wire.requests import EARLIEST, LATEST
+from millstream.protocol.metadata import TopicMetadata
+from millstream.protocol.wire import NULL_UUID
 from millstream.spark.errors import OptionError, SourceError
 from millstream.spark.options import Assigned, Pattern, Subscription, Topics
 from millstream.spark.positions import AtOffsets, AtTime, AtTimes, Earliest, Latest, Position, TopicPartition
@@ -16,8 +19,15 @@ Offsets = dict[TopicPartition, int]
 _NOT_FOUND = -1
 
 
-def find_partitions(cluster: Cluster, subscription: Subscription) -> tuple[set[TopicPartition], set[str]]:
-    """The partitions that exist, and the named topics that do not."""
+class Found(NamedTuple):
+    partitions: set[TopicPartition]
+    missing: set[str]
+    """Topics and partitions that are named and do not exist."""
+    topic_ids: dict[str, bytes]
+    """As far as the broker tells them."""
+
+
+def find_partitions(cluster: Cluster, subscription: Subscription) -> Found:
     match subscription:
         case Topics(names):
             found = cluster.topics(names)
@@ -33,14 +43,18 @@ def find_partitions(cluster: Cluster, subscription: Subscription) -> tuple[set[T
             found = cluster.topics({topic for topic, _ in places})
             existing = {(name, each.partition) for name, topic in found.items() for each in topic.partitions}
             missing = {f"{topic}-{partition}" for topic, partition in set(places) - existing}
-            return set(places) & existing, missing
+            return Found(set(places) & existing, missing, _ids(found))
     partitions = {(name, each.partition) for name, topic in found.items() for each in topic.partitions}
-    return partitions, wanted - set(found)
+    return Found(partitions, wanted - set(found), _ids(found))
+
+
+def _ids(topics: Mapping[str, TopicMetadata]) -> dict[str, bytes]:
+    return {name: topic.topic_id for name, topic in topics.items() if topic.topic_id != NULL_UUID}
 
 
 def require_partitions(cluster: Cluster, subscription: Subscription) -> set[TopicPartition]:
     """For a batch query: what is named must exist."""
-    partitions, missing = find_partitions(cluster, subscription)
+    partitions, missing, _ = find_partitions(cluster, subscription)
     if missing:
         raise SourceError(
             f"{', '.join(sorted(missing))} does not exist on {cluster.settings.addresses}; "

@@ -64,6 +64,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: Offsets = {}
         self._target: Offsets | None = None
         self._waited_for: set[str] = set()
+        self._topic_ids: dict[str, bytes] = {}
+        self._made_again: set[str] = set()
         self._last_batch_at: float | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -84,6 +86,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = from_json(start)
         self._commit(begin)
         latest = dict(self._target) if self._target is not None else self._newest()
+        again = self._begin_again(begin, latest)
+        if again is not None:
+            return to_json(again)
         self._report_gone(begin, latest)
         self._latest = latest
         if isinstance(limit, ReadAllAvailable):
@@ -134,7 +139,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _find(self) -> set[tuple[str, int]]:
         """What is named and does not exist yet is waited for: a stream may be started before its topics."""
-        places, missing = find_partitions(self._open(), self._options.subscription)
+        places, missing, ids = find_partitions(self._open(), self._options.subscription)
+        self._made_again |= {name for name in ids if self._topic_ids.get(name, ids[name]) != ids[name]}
+        self._topic_ids |= ids
         for name in sorted(missing - self._waited_for):
             log.warning(
                 "%s does not exist on %s yet; it is read once it does", name, self._options.cluster.addresses
@@ -158,6 +165,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     "records were deleted before they were read"
                 )
         return earliest
+
+    def _begin_again(self, begin: Offsets, latest: Offsets) -> Offsets | None:
+        """An end that leads back to the beginning of topics that were deleted and made again while the query ran: their
+        micro-batch reads nothing, and so Spark's log of offsets tells it too, in the form of Spark's own source."""
+        again = {topic for topic, _ in begin} & self._made_again
+        if again:
+            self._lost(f"{', '.join(sorted(again))} was deleted and made again while it was read")
+        places = sorted(place for place in set(begin) & set(latest) if place[0] in again)
+        found = self._open().offsets(dict.fromkeys(places, EARLIEST))
+        self._made_again.clear()
+        others = {place: offset for place, offset in begin.items() if place[0] not in again}
+        return {**others, **found} if {**others, **found} != begin else None
 
     def _report_gone(self, begin: Offsets, latest: Offsets) -> None:
         gone = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(set(begin) - set(latest)))

@@ -5,6 +5,7 @@
     newest            the time of the newest point ever seen: the watermark is this less the allowed delay
     totals            counts of valid, bad, sentinel, late and lost records, and of reasons
     sequence          the number of the last re-computation
+    topic_id          whose offsets the checkpoint has: a name may come to mean another topic
 
 It is written before Spark commits the batch. So a crash loses no mark: the batch is either in the ledger, or Spark
 replays it. Totals count a replayed batch once.
@@ -87,6 +88,7 @@ class _File(msgspec.Struct):
     totals: dict[str, int] = {}
     totals_before: dict[str, int] = {}
     sequence: int = 0
+    topic_id: str = ""
 
 
 class Ledger:
@@ -107,6 +109,7 @@ class Ledger:
         self._health_hours = set(stored.health_hours)
         self._totals, self._totals_before = Counter(stored.totals), Counter(stored.totals_before)
         self._sequence = stored.sequence
+        self.topic_id = stored.topic_id
         self._marks_made = 0
 
     @property
@@ -135,6 +138,14 @@ class Ledger:
             counts.update({f"reason:{reason}": count for reason, count in summary.reasons.items()})
             self._totals = self._totals_before + counts
             self._mark(summary.minutes, summary.newest)
+
+    def read_topic(self, topic_id: str, *, anew: bool) -> None:
+        """From now on the checkpoint has offsets of this topic; `anew` when it is a new one, with batches from 0 on."""
+        with self._lock:
+            self.topic_id = topic_id
+            if anew:
+                self.batch_id = -1
+            self._write()
 
     def mark(self, minutes: Iterable[int], newest: datetime | None = None) -> None:
         """Have these minutes, and their hours, computed again; `newest` is the time of a point that was seen."""
@@ -190,5 +201,6 @@ class Ledger:
         content = _File(
             self.batch_id, None if self.newest is None else micros(self.newest), sorted(self._minutes),
             sorted(self._hours), sorted(self._health_hours), self._totals, self._totals_before, self._sequence,
+            self.topic_id,
         )  # fmt: skip
         write_whole(self._path, msgspec.json.encode(content))

@@ -6,6 +6,7 @@ brings all rollups and events up to date.
 """
 
 import re
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +21,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millstream.config.pipeline_settings import PipelineSettings
+from millstream.pipeline.files import sync
 from millstream.pipeline.job.dataflow import Dataflow, send_to, telemetry_stream
+from millstream.pipeline.job.ledger import Ledger
 from millstream.pipeline.job.parts import OTHER_PARTITIONS, Parts
 from millstream.pipeline.job.status import COUNTS, LogPosition, State, Status
 from millstream.pipeline.topics import await_topic, ensure_topic
@@ -106,11 +109,16 @@ class PipelineRun:
             self.display.note(f"{text}; waiting for it")
 
     def _keep_running(self, spark: SparkSession, parts: Parts, position: LogPosition, status: Status) -> None:
-        backoff_s, ready = _SHORTEST_BACKOFF_S, False
+        backoff_s, ready, data = _SHORTEST_BACKOFF_S, False, Path(self.settings.data)
         while not self.stopping.is_set():
             reached = parts.ledger.batch_id
             error: BaseException | None
             try:
+                if is_another_topic(parts.ledger, data / "checkpoint", position.topic_id()):
+                    self.display.note(
+                        f"{self.settings.topic} is not the topic that was read before: it was made again, or --topic"
+                        f" names another. It is read from {self.settings.starting_offsets} on"
+                    )
                 query = self._start(spark, parts, position)
                 if not ready:
                     self.display.note(
@@ -146,6 +154,9 @@ class PipelineRun:
                     self.display.note(f"{lost:,} records were deleted from {topic} before they were read")
                 stored = dataflow.process(batch, batch_id, parts.ledger.watermark)
                 parts.ledger.record(batch_id, stored.summary, rejected=stored.rejected, lost=lost)
+                if position.goes_back(batch_id):
+                    self.display.note(f"{self.settings.topic} was made again; it is read from its beginning")
+                    parts.ledger.read_topic(position.topic_id() or "", anew=False)
             except Exception as error:
                 self._failure = error
                 raise
@@ -236,6 +247,20 @@ class PipelineRun:
         text = f"{doing} failed: {in_one_line(error)}"
         status.note_error(text)
         self.display.note(f"{text}; next try in {wait_s:.0f} s")
+
+
+def is_another_topic(ledger: Ledger, checkpoint: Path, topic_id: str | None) -> bool:
+    """Whether the checkpoint has offsets of another topic than this one; it is put aside then."""
+    if topic_id is None or topic_id == ledger.topic_id:
+        return False
+    is_another = ledger.topic_id != ""
+    if is_another and checkpoint.exists():
+        aside = checkpoint.with_name(f"{checkpoint.name}-of-{ledger.topic_id}")
+        shutil.rmtree(aside, ignore_errors=True)
+        checkpoint.rename(aside)
+        sync(checkpoint.parent)
+    ledger.read_topic(topic_id, anew=is_another)
+    return is_another
 
 
 def in_one_line(error: BaseException) -> str:

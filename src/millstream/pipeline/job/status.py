@@ -91,6 +91,20 @@ class LogPosition:
             if place in earliest and place in end
         )
 
+    def goes_back(self, batch_id: int) -> bool:
+        """Whether a planned batch leads back: to the beginning of a topic that was made again."""
+        start, end = self.end_of(batch_id - 1) or {}, self.end_of(batch_id) or {}
+        return any(offset < start.get(place, 0) for place, offset in end.items())
+
+    def topic_id(self) -> str | None:
+        """Of the topic under that name now; None when the cluster does not say."""
+        with self._lock:
+            try:
+                ids = find_partitions(self._cluster, self._subscription).topic_ids
+            except (OSError, ClientError):
+                return None
+        return next((each.hex() for each in ids.values()), None)
+
     def close(self) -> None:
         with self._lock:
             self._cluster.close()
@@ -98,7 +112,7 @@ class LogPosition:
     def _ask(self, which: int) -> Offsets | None:
         with self._lock:
             try:
-                places, _ = find_partitions(self._cluster, self._subscription)
+                places = find_partitions(self._cluster, self._subscription).partitions
                 return self._cluster.offsets(dict.fromkeys(sorted(places), which))
             except (OSError, ClientError):
                 return None

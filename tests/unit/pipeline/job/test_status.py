@@ -41,6 +41,9 @@ def test_sizes_of_batches_come_from_sparks_log_of_offsets(
     assert position.end_of(1) == {("telemetry", 0): 15, ("telemetry", 1): 22}
     assert (position.size_of(1), position.size_of(0), position.size_of(2)) == (7, None, None)
     assert position.lost_before(7) == 0
+    assert [position.goes_back(batch) for batch in (0, 1, 2)] == [False, False, False]
+    (offsets / "2").write_text('v1\n{"batchWatermarkMs":0}\n{"telemetry": {"0": 0, "1": 0}}')
+    assert position.goes_back(2)
     # Retention has deleted up to offset 13 of one partition, and more than the batch holds of the other.
     monkeypatch.setattr(position, "_ask", lambda _: {("telemetry", 0): 13, ("telemetry", 1): 90})
     assert position.lost_before(1) == 3 + 2
