@@ -60,4 +60,4 @@ def test_what_is_served_is_described(gateway: httpx.Client) -> None:
     document = gateway.get("/openapi.json").json()["paths"]
     described = {f"{method.upper()} {path}" for path, calls in document.items() for method in calls}
     pages = {each for each in asyncio.run(served()) if "docs" in each or "openapi" in each}
-    assert asyncio.run(served()) - pages == described - {"GET /health", "GET /metrics"}
+    assert asyncio.run(served()) - pages == described - {"GET /health", "GET /metrics", "GET /ready"}

@@ -99,5 +99,6 @@ class GatewayProcess:
             partitions=0,
             offline_partitions=0,
             reasons=reasons,
+            stay_away=reasons,
             details={name: value for door in self._attached for name, value in door.health().items()},
         )

@@ -66,7 +66,8 @@ class NodeHealth:
     def __call__(self) -> Health:
         offline = sum(partition.log.offline is not None for partition in self._partitions)
         waiting_for = self._waiting_for()
-        reasons = [] if waiting_for else self.reasons_not_to_come() + self._reasons_of_damage()
+        stay_away = [waiting_for] if waiting_for else self.reasons_not_to_come()
+        reasons = [] if waiting_for else stay_away + self._reasons_of_damage()
         if offline:
             reasons.append(f"{offline} of its partitions are offline: their files cannot be written or read")
         status = HealthStatus.DEGRADED if reasons else HealthStatus.OK
@@ -78,6 +79,7 @@ class NodeHealth:
             partitions=len(self._partitions),
             offline_partitions=offline,
             reasons=reasons,
+            stay_away=stay_away,
             details={
                 "connections": int(self._metrics.connections.value),
                 "disk_free_bytes": self._free_bytes(),

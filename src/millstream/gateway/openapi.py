@@ -132,10 +132,13 @@ def _state_paths() -> Paths:
         "partition_leaders": ANY_OBJECT,
         "timestamp": STRING,
     }
-    health = "Whether this node serves, and how many brokers do."
+    health = "Whether this node serves all it has, and how many brokers do."
+    ready = "Whether clients may be sent to this node; for load balancers."
+    is_ready = an_object({"ready": {"type": "boolean"}, "reasons": a_list(STRING)})
     return {
         "/topics": {"get": call("topics", "All topics and their partitions.", answer={JSON: numbers})},
         "/health": {"get": call("health", health, answer={JSON: ANY_OBJECT}, problems=["503"])},
+        "/ready": {"get": call("ready", ready, answer={JSON: is_ready}, problems=["503"])},
         "/status": {
             "get": call(
                 "status",

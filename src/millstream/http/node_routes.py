@@ -1,4 +1,4 @@
-"""The routes every node has: /metrics and /health."""
+"""The routes every node has: /metrics, /health and /ready."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,11 +29,17 @@ class Health(msgspec.Struct, frozen=True):
     offline_partitions: int
     reasons: Sequence[str] = ()
     details: Mapping[str, object] = msgspec.field(default_factory=dict)
+    stay_away: Sequence[str] = ()
+    """Why clients should go to another node. One with a damaged record is not well, and serves all the rest."""
 
 
 def node_routes(registry: Registry, health: Callable[[], Health]) -> dict[str, Handler]:
     """The routes to give to `HttpServer`."""
-    return {"GET /metrics": metrics_route(registry), "GET /health": health_route(health)}
+    return {
+        "GET /metrics": metrics_route(registry),
+        "GET /health": health_route(health),
+        "GET /ready": ready_route(health),
+    }
 
 
 def metrics_route(registry: Registry) -> Handler:
@@ -62,6 +68,16 @@ def health_route(health: Callable[[], Health]) -> Handler:
             **now.details,
         }
         return json_response(answer, 200 if now.status is HealthStatus.OK else 503)
+
+    return handle
+
+
+def ready_route(health: Callable[[], Health]) -> Handler:
+    """For who sends clients here: 200 while the node serves, also where /health names something to be mended."""
+
+    async def handle(_request: Request) -> Response:
+        why = list(health().stay_away)
+        return json_response({"ready": not why, "reasons": why}, 503 if why else 200)
 
     return handle
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 import uvloop
 
@@ -71,6 +72,16 @@ def test_health_tells_the_node_and_its_status(status: HealthStatus, code: int) -
     }
 
 
+@pytest.mark.parametrize(("why", "code"), [((), 200), (("the node is cut off",), 503)])
+def test_a_node_that_is_not_well_is_ready_as_long_as_clients_may_come(
+    why: tuple[str, ...], code: int
+) -> None:
+    poorly = msgspec.structs.replace(health(HealthStatus.DEGRADED), stay_away=why)
+    server = HttpServer("127.0.0.1", 0, node_routes(Registry(), lambda: poorly))
+    answered, _, body = serving(server, lambda at: ask(at, "GET", "/ready"))
+    assert (answered, json.loads(body)) == (code, {"ready": not why, "reasons": list(why)})
+
+
 def test_metrics_are_in_prometheus_text_format() -> None:
     status, headers, body = serving(node(), lambda at: ask(at, "GET", "/metrics"))
     assert status == 200
@@ -87,7 +98,7 @@ def test_head_answers_like_get_without_a_body() -> None:
 def test_an_unknown_path_is_not_found_and_told_what_there_is() -> None:
     status, headers, body = serving(node(), lambda at: ask(at, "GET", "/nothing"))
     assert (status, headers["content-type"]) == (404, "application/json")
-    assert json.loads(body)["error"] == "there is nothing at /nothing; try /health, /metrics"
+    assert json.loads(body)["error"] == "there is nothing at /nothing; try /health, /metrics, /ready"
 
 
 def test_a_wrong_method_is_told_the_right_ones() -> None:

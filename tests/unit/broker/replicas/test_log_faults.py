@@ -75,6 +75,7 @@ def assert_told(node: InProcessNode) -> None:
     assert "from a backup" in fault.advice
     assert health.status is HealthStatus.DEGRADED
     assert fault.reason in health.reasons[0]
+    assert health.stay_away == [], "clients may come for all the rest"
     assert fetched(node, 0) == ErrorCode.CORRUPT_MESSAGE
 
 
