@@ -144,35 +144,39 @@ class Upkeep:
         target.producers.expire(now_ms, self._producer_expiration_ms)
         if target.is_being_changed or not (count := _count_expired(partition, now_ms)):
             return
-        # The new start of the log is on disk before the segments below it go. If the disk has no room for it, the
-        # segments still go: they make room.
+        # The new start of the log is on disk before the segments below it go, and no others go with them: what expires
+        # meanwhile is for the next time. If the disk has no room for the start, the segments still go: they make room.
         try:
-            await self._move_start(partition, count, now_ms)
+            start = await self._move_start(partition, count, now_ms)
         except KafkaError:
-            is_start_written = False
-        else:
-            is_start_written = True
+            start = None
         try:
-            count = min(_count_expired(partition, now_ms), target.settled_count)
-            self._drop(partition, count, is_start_written)
+            if start is None:
+                count = _count_expired(partition, now_ms)
+            else:
+                count = target.segments.find(min(start, target.log_start_offset))
+            self._drop(partition, min(count, target.settled_count), is_start_written=start is not None)
         except OSError as error:
             self._faults.failed("retention", target.health.use_failed(error))
         partition.start_moved()
 
-    async def _move_start(self, partition: Partition, count: int, now_ms: int) -> None:
+    async def _move_start(self, partition: Partition, count: int, now_ms: int) -> int:
+        """Returns the start that is on disk."""
         target = partition.log
         try:
             if count == len(target.segments):
                 target.roll(now_ms)
-            target.advance_start(target.segments[count].base_offset)
+            start = target.segments[count].base_offset
+            target.advance_start(start)
         except OSError as error:
             self._faults.failed("retention", failure := target.health.write_failed(error))
             raise failure from error
         await self._flusher.sync(partition)
+        return start
 
-    def _drop(self, partition: Partition, count: int, is_start_written: bool) -> None:
+    def _drop(self, partition: Partition, count: int, *, is_start_written: bool) -> None:
         target = partition.log
-        if count == 0 or target.is_being_changed or target.offline is not None:
+        if count <= 0 or target.is_being_changed or target.offline is not None:
             return
         if not is_start_written:
             self._leave_word(target, target.segments[count - 1])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from millstream.broker.partitions.partition import Partition
+from millstream.config.topic import TopicConfig
 from millstream.storage.checkpoint import read_checkpoint
 from millstream.testing.disk import Fault, Operation, SimulatedDisk
 from support.held_disk import HeldDisk
@@ -129,6 +130,27 @@ def test_where_the_log_begins_is_on_disk_before_what_was_before_it_goes(
     assert f"{log.directory}/{0:020d}.log" in log_files(disk)
     disk.faults.clear()
     assert after_power_loss(disk, topic) == (0, 10)
+
+
+def test_what_expires_while_the_new_start_is_written_is_for_the_next_time(
+    node: InProcessNode, client: RawClient, disk: SimulatedDisk
+) -> None:
+    """Its segments went with the others, though the start on disk was below them: they were missed after a crash."""
+    topic = create_topic(client, "t", segment_bytes=1000, retention_bytes=1500, retention_ms=-1)
+    for _ in range(12):
+        assert produce(client, topic, batch_of(b"x" * 200, timestamp_ms=OLD_MS)).error_code == 0
+    log = partition_of(node, topic).log
+    held = HeldDisk(node)
+    retained = asyncio.run_coroutine_threadsafe(node.broker.upkeep.enforce_retention(), node.loop)
+    until(lambda: log.log_start_offset > 0)
+    start = log.log_start_offset
+    log.config = TopicConfig(segment_bytes=1000, retention_ms=1000)
+    held.let_go()
+    retained.result(90)
+    assert log.segments[0].base_offset == log.log_start_offset == start
+    assert after_power_loss(disk, topic) == (start, 12)
+    on_loop(node, node.broker.upkeep.enforce_retention())
+    assert after_power_loss(disk, topic) == (12, 12)
 
 
 def test_retention_makes_room_on_a_full_disk(
