@@ -11,12 +11,15 @@ while an older record of its key is still there.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.disk import Disk
 from millstream.storage.compaction.cleaned_segment import CLEANED, FILE_KINDS
+from millstream.storage.identity import read_identity
+from millstream.storage.layout import offset_in, with_checksum, without_checksum
 
 SWAP = ".swap"
 DELETED = ".deleted"
@@ -25,7 +28,8 @@ _TEMPORARY = ".tmp"
 
 def commit_swap(disk: Disk, directory: str, sources: Sequence[int]) -> None:
     """From here on the swap will be completed, after a crash by `recover_swap`."""
-    disk.write_atomically(_manifest(directory, sources[0]), msgspec.json.encode(list(sources)), durable=True)
+    listed = with_checksum(msgspec.json.encode(list(sources)).decode() + "\n")
+    disk.write_atomically(_manifest(directory, sources[0]), listed, durable=True)
 
 
 def is_committed(disk: Disk, directory: str, sources: Sequence[int]) -> bool:
@@ -70,8 +74,10 @@ def recover_swap(disk: Disk, directory: str) -> None:
     """On start, before segments are listed: complete what was committed, remove what was not."""
     names = sorted(disk.list_dir(directory))
     for name in names:
-        if name.endswith(SWAP):
-            sources = _read_manifest(disk, f"{directory}/{name}")
+        if (base_offset := offset_in(name, SWAP)) is not None:
+            sources = _read_manifest(disk, directory, base_offset)
+            # It may be in the page cache only: without it, renamed files would be taken for needless ones.
+            disk.sync_dir(directory)
             apply_swap(disk, directory, sources)
             finish_swap(disk, directory, sources)
     for name in disk.list_dir(directory) if names else ():
@@ -83,11 +89,17 @@ def _manifest(directory: str, base_offset: int) -> str:
     return f"{directory}/{base_offset:020d}{SWAP}"
 
 
-def _read_manifest(disk: Disk, path: str) -> list[int]:
-    try:
-        sources = msgspec.json.decode(disk.read(path), type=list[int])
-    except msgspec.DecodeError as error:
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} cannot be read: {error}") from None
-    if not sources or sources != sorted(sources):
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} does not list segments in order")
-    return sources
+def _read_manifest(disk: Disk, directory: str, base_offset: int) -> list[int]:
+    path = _manifest(directory, base_offset)
+    with suppress(ValueError):
+        sources = msgspec.json.decode(without_checksum(disk.read(path)), type=list[int])
+        if sources and sources == sorted(sources):
+            return sources
+    # It has rotted. All that went into the new segment has its number, which was on disk before.
+    identity = read_identity(disk, directory)
+    number = identity.rewritten.get(base_offset) if identity is not None else None
+    if identity is None or number is None:
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"{path}, the list of segments that were compacted, is damaged"
+        )
+    return sorted(base for base, its_number in identity.rewritten.items() if its_number == number)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import KafkaError
 from millstream.runtime.disk import Buffer, SystemDisk
 from millstream.storage.compaction.clean import run_job
@@ -15,6 +16,9 @@ from millstream.storage.compaction.swap import (
     recover_swap,
     swap_segments,
 )
+from millstream.testing.disk import Fault, Operation
+from support.logs import NOW_MS, Store, append, compact, flush, read_records
+from support.logs import batch_of as log_batch
 from support.partition_files import DISK, PartitionFiles, batch_of, keyed
 
 
@@ -186,6 +190,33 @@ def test_a_swap_list_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Pat
     (tmp_path / f"{0:020d}.swap").write_bytes(content)
     with pytest.raises(KafkaError, match=r"0\.swap"):
         recover_swap(DISK, files.directory)
+
+
+def test_a_bit_that_rots_in_a_swap_list_changes_nothing() -> None:
+    """Another number in it named other segments: those of the list stayed beside the new one, or sound ones went."""
+    store = Store(topics={"t": TopicConfig(cleanup_policy=("compact",))})
+    log = store.log()
+    for number in range(8):
+        append(log, log_batch([b"%d" % number], key=b"k%d" % (number % 3)))
+        if number % 2:
+            log.roll(NOW_MS)
+    flush(log)
+    store.checkpoint()
+    disk = store.disk
+    disk.faults.add(Fault(Operation.RENAME, path="*.index"))
+    with pytest.raises(OSError, match="error"):
+        compact(log)
+    disk.restart()
+    (path,) = (path for path in disk.paths() if path.endswith(".swap"))
+    found = set()
+    for position in range(disk.size(path)):
+        twin = disk.twin()
+        twin.flip_bit(path, position, position % 8)
+        other = Store(twin, store.topics)
+        assert other.log().offline is None
+        found.add(tuple(read_records(other.log())))
+    (records,) = found
+    assert [record.value for record in records] == [b"5", b"6", b"7"]
 
 
 def test_recovery_of_a_directory_that_does_not_exist_is_nothing(tmp_path: Path) -> None:
