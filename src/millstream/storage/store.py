@@ -90,7 +90,7 @@ class LogStore:
         self._unopened: dict[tuple[str, int], LogCheckpoint] = {}
         self._leaving: list[tuple[str, OwnDirectory]] = []
         """Directories of removed logs in which a thread was writing."""
-        self._unsynced: list[PartitionLog] = []
+        self._unsynced: list[tuple[PartitionSpec, PartitionLog]] = []
 
     def lock_or_advise(self) -> None:
         """As `lock`; an error of the system says what a user can do."""
@@ -127,10 +127,10 @@ class LogStore:
         self._has_checkpoint = found is not None
         for spec in partitions:
             self.logs[spec.topic, spec.partition] = self._open(spec, progress)
-        self._entries.clear()
         if not self.was_clean or self._unsynced:
             self._make_durable()
             self._write_first_checkpoint()
+        self._entries.clear()
         if not self.was_clean:
             self._set_strays_aside()
 
@@ -181,7 +181,7 @@ class LogStore:
             )
             if entry is not None:
                 log.place.identity = Identity(spec.topic_id, entry.incarnation)
-                self._unopened[spec.topic, spec.partition] = entry
+            self._unopened[spec.topic, spec.partition] = entry or later_log(*spec[:3])
             progress(RecoveryReport(directory, damages=[str(error)]))
             return log
         progress(report)
@@ -189,7 +189,7 @@ class LogStore:
         for name in report.garbage:
             log.place.remove(name)
         if not report.is_synced:
-            self._unsynced.append(log)
+            self._unsynced.append((spec, log))
         return log
 
     def _known_of(
@@ -230,11 +230,15 @@ class LogStore:
                 pass
             else:
                 return
-        for log in logs:
+        for spec, log in logs:
             try:
                 make_durable(log)
             except OSError as error:
                 log.health.use_failed(error)
+                # Nothing more is known to be on disk than before.
+                self._unopened[spec.topic, spec.partition] = self._entries.get(spec[:3]) or later_log(
+                    *spec[:3]
+                )
 
     def _write_first_checkpoint(self) -> None:
         """What was just scanned need not be scanned again. A full disk is no reason not to start."""

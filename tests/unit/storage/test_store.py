@@ -6,7 +6,7 @@ from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.storage.store import DataDirectoryInUse, LogStore, PartitionSpec
 from millstream.testing.clock import ManualClock
-from millstream.testing.disk import SimulatedDisk
+from millstream.testing.disk import Fault, Operation, SimulatedDisk, Survival
 from support.logs import DATA_DIR, Store, append_values, flush, read_values
 
 LONGEST_NAME = "x" * 249
@@ -161,3 +161,20 @@ def test_partitions_are_found_by_topic_and_number() -> None:
     log = store.store.create(spec)
     assert log.directory == f"{DATA_DIR}/topics/t/partition-3"
     assert store.store.logs["t", 3] is log
+
+
+def test_a_checkpoint_does_not_vouch_for_what_a_start_could_not_sync() -> None:
+    """The records were in the page cache of a killed process; the disk failed, then the machine lost its power."""
+    store = Store(topics={"t": TopicConfig(segment_bytes=300)})
+    append_values(store.log(), b"synced")
+    flush(store.log())
+    store.checkpoint()
+    for number in range(10):
+        append_values(store.log(), b"%d" % number)
+    store.disk.restart()
+    store.disk.faults.add(Fault(Operation.SYNC, path="*.log"))
+    assert store.open().log().offline is not None
+    log = store.lose_power(survival=Survival.NOTHING).log()
+    assert log.offline is None
+    assert not log.segments.damaged
+    assert read_values(log) == [b"synced"]
