@@ -29,6 +29,7 @@ SNAPSHOT_SUFFIX = ".snapshot"
 GAPS_SUFFIX = ".gaps"
 DROPPED_SUFFIX = ".dropped"
 TEMPORARY_SUFFIX = ".tmp"
+CUT_NOTE = b"Recovery cut the end of this log; it is in doubt until it has caught up with a leader.\n"
 _OFFSET_DIGITS = 20
 
 

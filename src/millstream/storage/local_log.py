@@ -149,7 +149,7 @@ class LocalLog:
 
     def _make_directory(self) -> None:
         if not self.segments:
-            self.place.make(self.epochs)
+            self.place.make(self.epochs, is_doubtful=self.health.is_doubtful)
 
     # -- flushing
 

@@ -8,6 +8,8 @@ from millstream.runtime.disk import Disk
 from millstream.storage.flush import OwnDirectory, Unsynced
 from millstream.storage.identity import Identity
 from millstream.storage.layout import (
+    CUT_FILE,
+    CUT_NOTE,
     DROPPED_SUFFIX,
     EPOCHS_FILE,
     IDENTITY_FILE,
@@ -31,12 +33,15 @@ class LogDirectory:
         self.identity = identity
         self.ownership = OwnDirectory()
 
-    def make(self, epochs: LeaderEpochs) -> None:
+    def make(self, epochs: LeaderEpochs, *, is_doubtful: bool) -> None:
         """Make the directory unless it is there."""
         identity = f"{self._path}/{IDENTITY_FILE}"
         if self._disk.exists(identity):
             return
         self._disk.make_dirs(self._path)
+        if is_doubtful:
+            # That there was none said so until now.
+            self._disk.write_atomically(f"{self._path}/{CUT_FILE}", CUT_NOTE)
         self._disk.write_atomically(identity, self.identity.encode(), durable=False)
         self._note_identity()
         if epochs.entries:

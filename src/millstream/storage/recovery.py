@@ -101,6 +101,9 @@ def recover_log(
     if segments and segments[-1].summary.end_offset < log_start:
         segments = _begin_at(log_start, segments, recovery)
     end = segments[-1].summary.end_offset if segments else 0
+    if committed is not None and (not segments or end < committed):
+        # A log that was never written looks like one that is lost. Other replicas know better, or have nothing either.
+        report.doubt(disk)
     start = max(log_start, segments[0].base_offset) if segments else log_start
     position = (segments[-1].base_offset, segments[-1].summary.size_bytes) if segments else (0, 0)
     rebuilt.fit(disk, directory, names, start, max(end, start))

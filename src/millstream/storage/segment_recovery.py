@@ -18,7 +18,7 @@ from millstream.runtime.disk import NO_ROOM, Disk, File
 from millstream.runtime.sometimes import sometimes
 from millstream.storage.checkpoint import LogCheckpoint
 from millstream.storage.epoch_check import EpochCheck
-from millstream.storage.layout import CUT_FILE, GAPS_SUFFIX, LOG_SUFFIX, offset_in
+from millstream.storage.layout import CUT_FILE, CUT_NOTE, GAPS_SUFFIX, LOG_SUFFIX, offset_in
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.open_files import OpenFiles
 from millstream.storage.rebuilt_state import RebuiltState
@@ -29,7 +29,6 @@ from millstream.storage.segment import Segment, SegmentSummary
 ANY_EPOCH = 2**31 - 1
 
 _FOR_EVER = 2**63
-_CUT_NOTE = b"Recovery cut the end of this log; it is in doubt until it has caught up with a leader.\n"
 
 
 class Outcome(Enum):
@@ -47,7 +46,9 @@ class RecoveryReport(msgspec.Struct):
     has_cut_batches: bool = False
     """Whole batches stood behind what was cut: no kill leaves that, only damage, or a loss of power."""
     is_doubtful: bool = False
-    """The end was cut, now or in an earlier recovery after which the log did not catch up with a leader's."""
+    """Records that were confirmed may be lost: the end was cut, now or in an earlier recovery after which the log did
+    not catch up with a leader's, or nothing is there.
+    """
     unwritten: dict[str, bytes] = msgspec.field(default_factory=dict)
     damages: list[str] = msgspec.field(default_factory=list)
     damaged_segments: set[int] = msgspec.field(default_factory=set)
@@ -64,13 +65,15 @@ class RecoveryReport(msgspec.Struct):
         if self.is_doubtful:
             return
         self.is_doubtful = True
+        if not disk.exists(self.directory):
+            return
         path = f"{self.directory}/{CUT_FILE}"
         try:
-            disk.write_atomically(path, _CUT_NOTE)
+            disk.write_atomically(path, CUT_NOTE)
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
-            self.unwritten[path] = _CUT_NOTE
+            self.unwritten[path] = CUT_NOTE
 
 
 class _Synced(msgspec.Struct, frozen=True):

@@ -1,6 +1,7 @@
 """A log whose end recovery had to cut says so until it has caught up: what went may have been confirmed."""
 
 import errno
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,9 +18,13 @@ REPLICATED = TopicConfig(segment_bytes=400)
 
 
 class ReplicatedStore(Store):
-    """Of logs that other nodes keep too; epoch 5 is the newest."""
+    """Of logs that other nodes keep too; epoch 5 is the newest. At first it is in sync."""
 
     committed = 0
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.log().trust()
 
     def specs(self):  # type: ignore[no-untyped-def]
         return [spec._replace(committed=self.committed, leader_epoch=5) for spec in super().specs()]
@@ -124,6 +129,55 @@ def test_doubt_outlives_the_node_until_the_log_is_trusted(is_clean: bool) -> Non
     store.log().trust()
     assert not store.log().health.is_doubtful
     assert not store.disk.exists(marker(store))
+    assert not store.kill().log().health.is_doubtful
+
+
+def lost(*names: str) -> ReplicatedStore:
+    """Killed before a checkpoint knew of its log, of which all that has such a name is gone."""
+    store = written()
+    store.disk.restart()
+    for path in store.disk.paths():
+        if "/partition-0/" in path and path.endswith(names):
+            store.disk.unlink(path)
+    store.disk.remove_empty_dir(store.log().directory)
+    store.open()
+    return store
+
+
+@pytest.mark.parametrize("names", [("",), (".log",), (".log", ".index", ".timeindex", EPOCHS_FILE)])
+def test_a_log_of_which_nothing_is_there_is_in_doubt(names: tuple[str, ...]) -> None:
+    """It was taken for one that was never written, led, and what the others had was cut."""
+    store = lost(*names)
+    assert store.log().log_end_offset == 0
+    assert store.log().health.is_doubtful
+    assert store.kill().log().health.is_doubtful
+    append(store.log(), batch_of([b"0"]), leader_epoch=1)
+    assert store.kill().log().health.is_doubtful, "it has a part of what it had"
+    flush(store.log())
+    assert store.lose_power().log().health.is_doubtful
+    store.log().trust()
+    assert not store.kill().log().health.is_doubtful
+
+
+def test_a_log_that_ends_before_what_all_replicas_had_is_in_doubt() -> None:
+    store = written(count=20)
+    last = store.log().segments[-1]
+    store.disk.restart()
+    store.disk.unlink(last.log_path)
+    store.committed = last.base_offset + 1
+    assert store.open().log().log_end_offset == last.base_offset
+    assert store.log().health.is_doubtful
+
+
+def test_a_log_that_was_never_written_is_not_in_doubt_after_a_clean_stop() -> None:
+    store = ReplicatedStore(topics={"t": REPLICATED})
+    store.move_away_and_back()
+    assert not store.log().health.is_doubtful
+    assert not store.stop_and_start().log().health.is_doubtful
+    assert store.kill().log().health.is_doubtful, "whatever it may have been"
+    store.log().trust()
+    append(store.log(), batch_of([b"0"]), leader_epoch=1)
+    flush(store.log())
     assert not store.kill().log().health.is_doubtful
 
 
