@@ -55,6 +55,17 @@ def offset_in(name: str, suffix: str) -> int | None:
     return int(digits) if is_ours and digits.isascii() and digits.isdecimal() else None
 
 
+def start_after_dropped(names: list[str], bases: list[int], start: int) -> int:
+    """Where a log begins whose segments were deleted, to make room, before the new start could be written.
+
+    The last of them has left a word. Those before it may be there again after a loss of power.
+    """
+    last = max((each for name in names if (each := offset_in(name, DROPPED_SUFFIX)) is not None), default=-1)
+    if last < 0 or last in bases:
+        return start
+    return max(start, next((base for base in bases if base > last), start))
+
+
 def with_checksum(text: str) -> bytes:
     """A bit that rots in a number makes another number."""
     return f"{text}crc {crc32c(text.encode()):08x}\n".encode()

@@ -29,6 +29,7 @@ from millstream.storage.layout import (
     encode_start_offset,
     offset_in,
     parent_directories,
+    start_after_dropped,
 )
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.log import PartitionLog
@@ -75,10 +76,8 @@ def recover_log(
     epochs = _flushed_epochs(disk, directory, names, known, report)
     bases = _bases(names)
     log_start = _read_start_offset(disk, directory, names, bases, known, epochs)
-    dropped = [offset for name in names if (offset := offset_in(name, DROPPED_SUFFIX)) is not None]
-    if bases and any(log_start <= each < bases[0] for each in dropped):
-        # Deleted, to make room, before the new start could be written.
-        log_start = bases[0]
+    log_start = start_after_dropped(names, bases, log_start)
+    dropped = [name for name in names if offset_in(name, DROPPED_SUFFIX) is not None]
     if known is not None:
         bases = _with_empty_segments(disk, directory, bases, known, identity, log_start)
     bases = _segments_to_recover(disk, directory, names, bases, known, log_start, report)
@@ -113,7 +112,7 @@ def recover_log(
     if dropped:
         new_files[f"{directory}/{START_OFFSET_FILE}"] = encode_start_offset(start)
         report.remade = [each for each in report.remade if each != START_OFFSET_FILE]
-        report.garbage = [f"{each:020d}{DROPPED_SUFFIX}" for each in dropped]
+        report.garbage = dropped
     unwritten = _write_new_files(disk, new_files)
     # A cut is written down before it is made: that the log ends there does not prove that the cut is on disk.
     is_as_known = known is not None and not is_cut and (0, 0) < position == known.flushed_position

@@ -17,7 +17,6 @@ from millstream.storage.compaction.swap import SWAP
 from millstream.storage.identity import Identity, read_identity
 from millstream.storage.index import OffsetIndex, SparseIndex, TimeIndex
 from millstream.storage.layout import (
-    DROPPED_SUFFIX,
     EPOCHS_FILE,
     IDENTITY_FILE,
     LOG_SUFFIX,
@@ -25,6 +24,7 @@ from millstream.storage.layout import (
     TRUNCATION_FILE,
     decode_start_offset,
     offset_in,
+    start_after_dropped,
 )
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.scan import find_batch, scan_batches
@@ -127,9 +127,7 @@ def _missing(
     """Base offsets of sealed segments that were not deleted, and that nothing has taken the place of."""
     if known is None or not bases:
         return []
-    # Deleted, before the new start could be written.
-    was_dropped = any(name.endswith(DROPPED_SUFFIX) for name in names)
-    start = max(start_offset, known.log_start_offset, bases[0] if was_dropped else 0)
+    start = start_after_dropped(names, bases, max(start_offset, known.log_start_offset))
     return [
         base
         for base, end in known.synced_segments(rewritten).items()
