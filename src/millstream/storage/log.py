@@ -245,6 +245,18 @@ class PartitionLog(LocalLog):
         self.segments.damaged |= damaged & {each.base_offset for each in self.segments}
         self._take_over(truncation)
 
+    def give_up(self, truncation: Truncation) -> None:
+        """The cut is not made, though its marker may be on disk: a checkpoint that knows its number makes it needless.
+
+        Until then a start scans from there on, so nothing behind it is compacted.
+        """
+        self.truncations = truncation.number
+        self._marker = truncation.marker
+        self._snapshots.scanned_from(truncation.end_position[0])
+        if truncation.cut is None and self.segments:
+            self.place.note_start(self.log_start_offset)
+        self.note_epochs()
+
     def _take_over(self, truncation: Truncation) -> None:
         last = truncation.segment
         self.truncations = truncation.number

@@ -29,6 +29,10 @@ class ProducerSnapshots:
         del self._offsets[: len(old)]
         return [snapshot_path(self._directory, offset) for offset in old]
 
+    def scanned_from(self, base_offset: int) -> None:
+        """A start scans from that segment on, or from an earlier one."""
+        self.checkpointed_base = min(self.checkpointed_base, base_offset)
+
     def newest(self, disk: Disk, offset: int) -> int | None:
         """The offset of the newest snapshot on disk that is not after `offset`."""
         for each in reversed(self._offsets):
@@ -42,6 +46,6 @@ class ProducerSnapshots:
 
     def cut(self, end_offset: int, base_offset: int, written: int | None) -> None:
         """The log ends at `end_offset` now, in the segment at `base_offset`; a cut may have written one."""
-        self.checkpointed_base = min(self.checkpointed_base, base_offset)
+        self.scanned_from(base_offset)
         kept = {each for each in self._offsets if each <= end_offset}
         self._offsets = sorted(kept if written is None else kept | {written})

@@ -324,10 +324,8 @@ def _recover_segments(
         if segments and segments[-1].base_offset in recovery.report.damaged_segments:
             recovery.extend_damage(segments[-1], base)
         hole = recovery.hole_before(base, segments, log_start)
-        is_lost = hole is None and bool(segments) and recovery.is_scanned(base)
-        if (hole is not None and recovery.may_be_uncommitted(hole)) or (
-            is_lost and base > segments[-1].summary.end_offset
-        ):
+        is_lost = hole is None and bool(segments) and recovery.is_lost_before(base, segments[-1])
+        if is_lost or (hole is not None and recovery.may_be_uncommitted(hole)):
             # The records before it were never synced, or need not be committed; the log ends where they were.
             _set_aside(disk, directory, bases[number:], recovery.report)
             break

@@ -61,7 +61,10 @@ class RecoveryReport(msgspec.Struct):
     """Files beside the records that were missing or damaged, and were made again from what is sound."""
 
     def doubt(self, disk: Disk) -> None:
-        """Called before a cut: acknowledged records may be cut, and a crash must not let that be forgotten."""
+        """Called before a cut: acknowledged records may be cut, and a crash must not let that be forgotten.
+
+        A log without a directory says it by that, and writes it down when it makes one.
+        """
         if self.is_doubtful:
             return
         self.is_doubtful = True
@@ -105,6 +108,8 @@ class SegmentRecovery:
     _synced_ends: dict[int, int] = field(init=False)
     """Of files that must be there, by base offset."""
     _epochs: EpochCheck = field(init=False)
+    _compacted: set[int] = field(default_factory=set)
+    """Base offsets of segments that were scanned and are as compaction has left them."""
 
     def __post_init__(self) -> None:
         flushed = LeaderEpochs(self.rebuilt.epochs.entries)
@@ -157,6 +162,9 @@ class SegmentRecovery:
         if end < max(size, synced.size_bytes):
             self._cut(segment, end, size)
             return segment, Outcome.CUT
+        is_as_described = summary is not None and summary.compacted and _is_same(segment.summary, summary)
+        if is_as_described or (summary is None and base in self.numbers):
+            self._compacted.add(base)
         return segment, Outcome.WHOLE
 
     def begin_segment(self, offset: int) -> Segment:
@@ -183,6 +191,11 @@ class SegmentRecovery:
             return log_start if is_dense and base > log_start else None
         is_dense = not segments[-1].summary.compacted and not self.is_scanned(base)
         return end if is_dense and end < base else None
+
+    def is_lost_before(self, base: int, last: Segment) -> bool:
+        """Whether records that were never synced are missing between `last` and the segment at `base`."""
+        is_gap = base > last.summary.end_offset and last.base_offset not in self._compacted
+        return is_gap and self.is_scanned(base)
 
     def mark_hole(self, start: int, end: int) -> Segment:
         """A segment without a sound batch in the place of what is missing: reads are refused until it is repaired."""
@@ -224,9 +237,10 @@ class SegmentRecovery:
     def _may_have_gaps(self, base: int, summary: SegmentSummary | None) -> bool:
         if self.known is None or base in self.gapped:
             return True
-        if base >= self.known.flushed_position[0]:
-            return False
-        return summary is None or summary.compacted
+        if summary is None:
+            return base < self.known.flushed_position[0] or base in self.numbers
+        # Also behind a cut that was written down and perhaps not made.
+        return summary.compacted
 
     def _trust(self, summary: SegmentSummary) -> Segment:
         segment = Segment(self.files, self.directory, summary, stored=True)
@@ -341,6 +355,16 @@ class SegmentRecovery:
         segment.file.truncate(end)
         # Synced bytes that are not in the file any more are lost as well.
         self.report.cut_bytes += max(size - end, 1)
+
+
+def _is_same(found: SegmentSummary, described: SegmentSummary) -> bool:
+    """Whether all is there that the checkpoint describes, and no more."""
+    return (found.size_bytes, found.record_count, found.max_timestamp, found.offset_of_max_timestamp) == (
+        described.size_bytes,
+        described.record_count,
+        described.max_timestamp,
+        described.offset_of_max_timestamp,
+    )
 
 
 def _epoch_at(file: File, position: int, end: int) -> int | None:

@@ -3,6 +3,7 @@
     prepare   the marker and the epochs before the cut reach the disk: recovery trusts nothing behind it any more
     apply     files are cut and removed, in one step with the log in memory
     flush     the next flush makes the cut durable, before anything that was appended since
+    give up   instead of `apply`: the log stays as it is; a start scans it from the marker on until a checkpoint follows
 
 `prepare` syncs and scans, so it belongs in a thread; `PartitionLog.truncate` applies it on the event loop. A checkpoint
 from before the cut says that more was synced than is there: cuts are numbered, and a marker with a higher number than
@@ -100,11 +101,11 @@ class Truncation(msgspec.Struct):
 
     def prepare(self, disk: Disk) -> None:
         """Blocks until recovery would know of the cut; the log itself is not touched."""
+        if self.cut is not None:
+            self._learn(disk, self.cut)
         with self.own_directory as is_ours:
             if is_ours and disk.exists(self.directory):
                 self._write_down(disk)
-        if self.cut is not None:
-            self._learn(disk, self.cut)
 
     def _write_down(self, disk: Disk) -> None:
         disk.write_atomically(f"{self.directory}/{TRUNCATION_FILE}", self.marker.encode())
@@ -112,18 +113,6 @@ class Truncation(msgspec.Struct):
         if self.cut is None:
             start = encode_start_offset(self.log_start_offset)
             disk.write_atomically(f"{self.directory}/{START_OFFSET_FILE}", start)
-
-    def abandon(self, disk: Disk) -> None:
-        """The log stays as it is, and its epochs were flushed again: take back the marker. Blocks as `prepare` does."""
-        path = f"{self.directory}/{TRUNCATION_FILE}"
-        with self.own_directory as is_ours:
-            if not is_ours or not disk.exists(self.directory):
-                return
-            if self.earlier is not None:
-                disk.write_atomically(path, self.earlier.encode())
-            else:
-                disk.unlink(path)
-                disk.sync_dir(self.directory)
 
     def _learn(self, disk: Disk, cut: SegmentSummary) -> None:
         """Learn what the log in memory needs after the cut: producers, and the last segment with its indexes."""

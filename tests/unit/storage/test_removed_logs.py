@@ -139,7 +139,8 @@ def test_a_cut_that_was_planned_before_the_removal_leaves_the_new_log_alone() ->
     write(store, NEW)
     before = tree(store.disk, old.directory)
     planned.prepare(store.disk)
-    planned.abandon(store.disk)
+    old.give_up(planned)
+    assert old.begin_flush() is None
     assert tree(store.disk, old.directory) == before
     store.kill()
     assert read_values(store.log()) == NEW

@@ -249,14 +249,14 @@ class Following(msgspec.Struct, eq=False):
         try:
             await machine.workers.run(lambda: truncation.prepare(machine.disk))
         except OSError as error:
+            target.give_up(truncation)
             raise target.health.write_failed(error) from error
         if target.is_flushing:
             await self._settle()
         if self.is_over or target.offline is not None:
             # The end may be what a leader, this node itself, builds on now.
-            target.note_epochs()
+            target.give_up(truncation)
             await copying.flusher.sync(partition)
-            await machine.workers.run(lambda: truncation.abandon(machine.disk))
             raise Superseded
         target.truncate(truncation)
         partition.truncated()

@@ -100,6 +100,6 @@ def _read_manifest(disk: Disk, directory: str, base_offset: int) -> list[int]:
     number = identity.rewritten.get(base_offset) if identity is not None else None
     if identity is None or number is None:
         raise KafkaError(
-            ErrorCode.KAFKA_STORAGE_ERROR, f"{path}, the list of segments that were compacted, is damaged"
+            ErrorCode.KAFKA_STORAGE_ERROR, f"{path} cannot be read, and nothing else tells what was compacted"
         )
     return sorted(base for base, its_number in identity.rewritten.items() if its_number == number)
