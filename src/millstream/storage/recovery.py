@@ -120,8 +120,8 @@ def recover_log(
     damaged = {each for each in known.damaged if each in bases} if known is not None else set()
     report.damaged_segments |= damaged
     if unwritten:
-        # Until they are written, another recovery has to learn it all again.
-        position = known.flushed_position if known else (0, 0)
+        # Until they are written, another recovery has to learn it all again. The end may have been cut.
+        position = min(position, known.flushed_position if known else (0, 0))
     state = LogState(
         segments,
         log_start_offset=start,

@@ -208,6 +208,21 @@ def test_a_full_disk_leaves_the_doubt_to_the_next_flush() -> None:
     assert store.disk.exists(marker(store))
 
 
+def test_a_log_that_was_cut_while_the_disk_was_full_can_be_opened_again() -> None:
+    """The checkpoint went on to name the segment that was last before the cut, whose file was set aside."""
+    store = written(count=20)
+    store.checkpoint()
+    end = store.log().segments[1].base_offset
+    store.disk.restart()
+    store.disk.unlink(store.log().segments[1].log_path)
+    store.disk.unlink(f"{store.log().directory}/{EPOCHS_FILE}")
+    store.disk.faults.add(Fault(Operation.WRITE, errno.ENOSPC, path="*/partition-0/*", times=None))
+    assert store.open().log().log_end_offset == end
+    store.disk.faults.clear()
+    assert store.kill().log().offline is None
+    assert store.log().log_end_offset == end
+
+
 @given(offset=st.integers(0, 7), bit=st.integers(0, 31), later=st.integers(1, 5))
 def test_a_rotten_epoch_between_others_of_its_kind_is_set_right(offset: int, bit: int, later: int) -> None:
     """Whatever it claims: an older epoch, one that does not exist, or one that does."""
