@@ -1,7 +1,9 @@
 """One request as its handler sees it: who asks, in which version, and the way to answer. No socket, and no node."""
 
+import asyncio
 import enum
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -136,6 +138,19 @@ class Call(msgspec.Struct):
         if on_hurried is not None:
             slot.hurried = on_hurried
         return slot
+
+    @contextmanager
+    def awaited_by_caller_alone(self) -> Iterator[None]:
+        """What is awaited within is cancelled when the caller is gone."""
+        task = asyncio.current_task()
+        assert task is not None
+        slot = self.reply_later(on_abandoned=task.cancel)
+        if self.is_abandoned:
+            task.cancel()
+        try:
+            yield
+        finally:
+            slot.abandoned = None
 
     def count_error(self, code: ErrorCode) -> None:
         self.served.count_error(code)

@@ -3,11 +3,16 @@
 from millstream.broker.api.call import Call
 from millstream.broker.shares.calls import QueueCalls
 from millstream.protocol.errors import KafkaError
-from millstream.protocol.queue_call import decode_request, encode_reply
+from millstream.protocol.queue_call import TakeMessages, decode_request, encode_reply
 
 
 async def handle(calls: QueueCalls, body: memoryview, call: Call) -> bytes:
     try:
-        return encode_reply(await calls.answer(call.caller, decode_request(body)))
+        request = decode_request(body)
+        if isinstance(request, TakeMessages):
+            # Messages that come when the consumer is gone are for others.
+            with call.awaited_by_caller_alone():
+                return encode_reply(await calls.answer(call.caller, request))
+        return encode_reply(await calls.answer(call.caller, request))
     except KafkaError as error:
         return encode_reply(error)
