@@ -15,7 +15,7 @@ from kafka.errors import (
 
 from support.cluster import ClusterProcesses, cluster_of, eventually
 
-SETTINGS = {"cluster.session_timeout": "3s", "replication.placement": "balanced"}
+SETTINGS = {"cluster.session_timeout": "10s", "replication.placement": "balanced"}
 BROKER, SET = 4, 0
 NONE, INVALID_REQUEST, BROKER_ID_NOT_REGISTERED, VOTER_NOT_FOUND = 0, 42, 102, 127
 

@@ -9,7 +9,7 @@ from support.cluster import ClusterProcesses, cluster_of, eventually
 from support.steady_load import AiokafkaLoad, KafkaPythonLoad, SteadyLoad
 
 SETTINGS = {
-    "cluster.session_timeout": "3s",
+    "cluster.session_timeout": "10s",
     "replication.placement": "balanced",
     "kafka.group.initial.rebalance.delay.ms": "0",
 }

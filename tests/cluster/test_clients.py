@@ -20,7 +20,7 @@ from support.raw_client import RawClient, batch_of, node_address, produce
 NOT_LEADER_OR_FOLLOWER = 6
 
 # Longer than the default: the machine that runs the tests may be busy.
-SETTINGS = {"cluster.session_timeout": "3s", "replication.placement": "balanced"}
+SETTINGS = {"cluster.session_timeout": "10s", "replication.placement": "balanced"}
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from support.cluster import ClusterProcesses, cluster_of
 from support.faulty_node import FaultyNode, node_of
 
 SETTINGS = {
-    "cluster.session_timeout": "3s",
+    "cluster.session_timeout": "10s",
     "replication.placement": "balanced",
     "storage.retention_check_interval": "100ms",
     "storage.segment_size": "1KB",

@@ -46,7 +46,7 @@ WANTED = {"gpu-telemetry": (12, 3), "system-metrics": (6, 2)}
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
-    with cluster_of(tmp_path, settings={"cluster.session_timeout": "2s"}) as cluster:
+    with cluster_of(tmp_path, settings={"cluster.session_timeout": "10s"}) as cluster:
         declare(cluster, tmp_path, FILE)
         yield cluster
 

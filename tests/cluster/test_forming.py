@@ -16,7 +16,7 @@ from support.node import ANY_PORT, NodeFailed, NodeProcess
 
 QUORUM = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
 # Longer than the default: the machine that runs the tests may be busy.
-SETTINGS = {"cluster.session_timeout": "2s", "replication.placement": "balanced"}
+SETTINGS = {"cluster.session_timeout": "10s", "replication.placement": "balanced"}
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ OPERATIONS = Path(__file__).parents[2] / "docs" / "OPERATIONS.md"
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
-    settings = {"cluster.session_timeout": "2s", "replication.virtual_nodes": "64"}
+    settings = {"cluster.session_timeout": "10s", "replication.virtual_nodes": "64"}
     with cluster_of(tmp_path, settings=settings) as cluster:
         yield cluster.start()
 

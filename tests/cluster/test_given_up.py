@@ -18,7 +18,7 @@ def unled(cluster: ClusterProcesses) -> list[dict[str, object]]:
 
 
 def test_removing_the_last_complete_replica_leaves_no_partition_without_a_leader(tmp_path: Path) -> None:
-    with cluster_of(tmp_path, settings={"cluster.session_timeout": "2s"}) as cluster:
+    with cluster_of(tmp_path, settings={"cluster.session_timeout": "10s"}) as cluster:
         cluster.start()
         assignments = [{"partition_index": 0, "broker_ids": [LOST, BEHIND]}]
         topic = {"name": "t", "num_partitions": -1, "replication_factor": -1, "assignments": assignments}

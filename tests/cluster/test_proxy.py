@@ -21,7 +21,7 @@ from support.raw_client import RawClient, batch_of, produce
 PARTITIONS = 6
 # Longer than the default: the machine that runs the tests may be busy.
 SETTINGS = {
-    "cluster.session_timeout": "3s",
+    "cluster.session_timeout": "10s",
     "replication.placement": "balanced",
     "replication.min_insync_replicas": "2",
     "kafka.group.initial.rebalance.delay.ms": "0",

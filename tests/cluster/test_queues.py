@@ -18,7 +18,7 @@ from support.waiting import wait_for
 MESSAGES = 3_000
 TOPIC, LETTERS, GROUP = "jobs", "letters", "workers"
 SETTINGS = {
-    "cluster.session_timeout": "3s",
+    "cluster.session_timeout": "10s",
     "kafka.group.share.min.record.lock.duration.ms": "1000",
     "kafka.group.share.record.lock.duration.ms": "3000",
 }

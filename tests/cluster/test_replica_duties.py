@@ -12,7 +12,7 @@ from support.acked_writes import AckedWriter, judge, read_numbers
 from support.cluster import ClusterProcesses, cluster_of, eventually
 from support.raw_client import RawClient, batch_of, fetch_fields, fetched_partitions, produce, produce_fields
 
-SETTINGS = {"cluster.session_timeout": "3s", "replication.placement": "balanced"}
+SETTINGS = {"cluster.session_timeout": "10s", "replication.placement": "balanced"}
 NOT_ENOUGH_REPLICAS = 19
 
 
@@ -136,10 +136,11 @@ def test_deleted_records_are_gone_at_every_replica(cluster: ClusterProcesses) ->
 
 def test_a_damaged_segment_is_repaired_from_another_replica(cluster: ClusterProcesses) -> None:
     leader = create(cluster, segment_bytes="20000", flush_ms="1000")
-    with AckedWriter(bootstrap(cluster), "t", 1, pause_s=0) as writer:
+    # Small batches, of which there are several in a segment, and several segments.
+    with AckedWriter(bootstrap(cluster), "t", 1, pause_s=0, **{"batch.num.messages": 100}) as writer:
         writer.wait_for(3000)
     node = cluster.nodes[leader]
-    # How many segments there are depends on how the producer batched; the last one may be nearly empty.
+    # How many there are depends on how the producer batched; the last one may be nearly empty.
     sealed = sorted(node.partition_dir("t").glob("*.log"))[:-1]
     damaged = sealed[len(sealed) // 2]
     data = bytearray(damaged.read_bytes())

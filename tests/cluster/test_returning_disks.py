@@ -11,7 +11,7 @@ from support.cli import Cli
 from support.cluster import ClusterProcesses, cluster_of, eventually
 from support.node import NodeFailed
 
-SETTINGS = {"cluster.session_timeout": "2s", "replication.placement": "balanced"}
+SETTINGS = {"cluster.session_timeout": "10s", "replication.placement": "balanced"}
 PARTITIONS = 3
 
 

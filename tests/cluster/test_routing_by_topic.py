@@ -24,7 +24,7 @@ from support.metrics import metric
 PARTITIONS = 6
 PROXIED, DIRECT = "proxied", "direct"
 SETTINGS = {
-    "cluster.session_timeout": "3s",
+    "cluster.session_timeout": "10s",
     "replication.min_insync_replicas": "2",
     "kafka.group.initial.rebalance.delay.ms": "0",
 }
