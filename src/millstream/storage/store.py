@@ -118,6 +118,9 @@ class LogStore:
     def load(self, partitions: Iterable[PartitionSpec], progress: Callable[[RecoveryReport], None]) -> None:
         """Open every log: from the checkpoint after a clean stop, otherwise by recovery."""
         self.disk.make_dirs(f"{self.data_dir}/{TOPICS}")
+        # Topics are deleted when the disk is full, and there would be no room for it then.
+        with suppress(OSError):
+            self.disk.make_dirs(f"{self.data_dir}/{DELETED}")
         found = read_checkpoint(self.disk, self.data_dir)
         entries, crc = found if found is not None else ([], -1)
         self.was_clean = take_clean_marker(self.disk, self.data_dir, crc) and are_files_there(

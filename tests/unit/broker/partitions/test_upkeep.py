@@ -1,6 +1,7 @@
 """Retention, checkpoints and removal of files on a running node, over losses of power and full disks."""
 
 import asyncio
+import errno
 from collections.abc import Coroutine, Iterator
 from datetime import timedelta
 from typing import Any
@@ -174,6 +175,19 @@ def test_retention_makes_room_on_a_full_disk(
 async def _until_removed(disk: SimulatedDisk) -> None:
     while any(path.endswith(".deleted") for path in disk.paths()):  # noqa: ASYNC110 - another thread removes them
         await asyncio.sleep(0.01)
+
+
+def test_a_topic_can_be_deleted_while_the_disk_has_no_room_for_a_directory(
+    node: InProcessNode, client: RawClient, disk: SimulatedDisk
+) -> None:
+    """There was none to move its files to: they stayed, and so did the topic's other partitions."""
+    topic = create_topic(client, "t", 2, file_delete_delay_ms=0)
+    for index in range(2):
+        assert produce(client, topic, batch_of(b"x"), partition=index).error_code == 0
+    disk.faults.add(Fault(Operation.MAKE_DIRECTORY, errno.ENOSPC, times=None))
+    client.call("delete_topics", 5, topic_names=[topic], timeout=timedelta(seconds=60))
+    until(lambda: not log_files(disk))
+    assert not node.broker.store.logs
 
 
 def test_a_directory_that_is_being_deleted_does_not_come_back_in_part() -> None:
