@@ -68,7 +68,8 @@ class MakeWay(msgspec.Struct, frozen=True):
     topic_id: UUID
     index: int
     leader_epoch: int
-    partition_epoch: int
+    # A version before this one does not say it: nobody makes way then.
+    partition_epoch: int = -1
 
     def decide(self, image: MetadataImage, _new_id: NewId, /) -> Decision[bool]:
         registered(image, self.broker_id, self.broker_epoch)
