@@ -19,9 +19,9 @@ class Log:
     def end(self, place):
         return len(self._batches.get(place, ()))
 
-    def add(self, place, value, topic="t"):
+    def add(self, place, value, topic="t", headers=()):
         end = self.end(place)
-        self._add(place, encode_batch([Record(end, 0, topic.encode(), value)], base_offset=end))
+        self._add(place, encode_batch([Record(end, 0, topic.encode(), value, headers)], base_offset=end))
 
     def add_unreadable(self, place):
         """Its checksum is right, and what was packed is no record."""

@@ -11,7 +11,7 @@ from millstream.mqtt.authenticating import Exchange
 from millstream.mqtt.connection import Connection, State
 from millstream.mqtt.failures import failure_of
 from millstream.mqtt.opening import open_session
-from millstream.mqtt.outbound import InFlight, Offer
+from millstream.mqtt.outbound import InFlight, Offer, Stage
 from millstream.mqtt.outgoing import Delivery, Outgoing
 from millstream.mqtt.places import partitions_of
 from millstream.mqtt.queue_clients import leave, settle_once
@@ -364,9 +364,7 @@ class Client:
         for text in list(self.queues):
             leave(self, text)
         kept = [
-            each.delivery
-            for each in outbound.in_flight
-            if each.delivery is not None and each.delivery.qos == 2
+            each.delivery for each in outbound.in_flight if each.delivery is not None and _is_its_own(each)
         ]
         for text in self.subscriptions:
             if (share := shared(text)) is not None:
@@ -386,7 +384,7 @@ class Client:
         return [
             each
             for each in self.machine.outbound.in_flight
-            if each.delivery is None or each.delivery.outgoing.group is None or each.delivery.qos == 2
+            if each.delivery is None or each.delivery.outgoing.group is None or _is_its_own(each)
         ]
 
     async def tell_end(
@@ -439,3 +437,9 @@ class Client:
         finally:
             if not self.ended.done():
                 self.ended.set_result(None)
+
+
+def _is_its_own(entry: InFlight) -> bool:
+    """Whether a shared message stays with this client: of QoS 2, once it may have been sent. Then its identifier is
+    durable; what was not sent yet another member may have."""
+    return entry.delivery is not None and entry.delivery.qos == 2 and entry.stage is not Stage.RESERVED

@@ -155,7 +155,13 @@ class SessionLink:
         entries = [entry for want in wants for entry in want.entries]
         flights = self.flights(entries)
         packet_ids = tuple(entry.packet_id for entry in entries)
-        await self._tell(Reserve(self.client_id, self.epoch, flights), self._owner.reserved, packet_ids)
+        shared = tuple(
+            entry.packet_id
+            for entry in entries
+            if entry.delivery is not None and entry.delivery.outgoing.group is not None
+        )
+        request = Reserve(self.client_id, self.epoch, flights, shared)
+        await self._tell(request, self._owner.reserved, packet_ids)
 
     async def _keep_received(self, wants: list[WantKeepReceived]) -> None:
         packet_ids = tuple(each for want in wants for each in want.packet_ids)

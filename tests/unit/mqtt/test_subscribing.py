@@ -249,3 +249,49 @@ def test_what_waited_for_room_past_its_lock_is_not_sent(monkeypatch, seconds, go
         assert payloads(wire) == got
 
     run(scenario, partitions=log, queues=Queues(log))
+
+
+QOS_2 = (("mqtt.qos", b"2"),)
+
+
+def test_a_shared_message_says_nothing_of_how_far_its_session_has_read():
+    """Its identifier was kept as if the session had read that far: of a filter of its own it missed what lay before."""
+    log = Log()
+
+    async def scenario(house):
+        group_configs(house)
+        wire, _ = house.join("c", subscribe("$share/g/t", 2), expiry_s=3600)
+        await asyncio.sleep(1)
+        log.add(FIRST, b"x", headers=QOS_2)
+        await asyncio.sleep(1)
+        assert payloads(wire) == [b"x"]
+        session = house.line.coordinator.machine.state.sessions["c"]
+        assert (len(session.flights), session.positions) == (1, {})
+
+    run(scenario, partitions=log, queues=Queues(log))
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_a_shared_message_stays_with_a_client_once_it_may_have_been_sent(is_away):
+    """One whose identifier was not durable was accepted for its client, and lost if the node ended then."""
+    log = Log()
+    queues = Queues(log)
+
+    async def scenario(house):
+        group_configs(house)
+        wire, user = house.join("c", subscribe("$share/g/t", 2), expiry_s=3600)
+        await asyncio.sleep(1)
+        house.line.is_away = is_away
+        log.add(FIRST, b"x", headers=QOS_2)
+        await asyncio.sleep(1)
+        user.lost()
+        await asyncio.sleep(1)
+        house.line.is_away = False
+        await asyncio.sleep(10)
+        kind = SettlementKind.RELEASE if is_away else SettlementKind.ACCEPT
+        assert payloads(wire) == ([] if is_away else [b"x"])
+        assert [(offset, settled) for *_, offset, settled in queues.settled] == [(0, kind)]
+        flights = house.line.coordinator.machine.state.sessions["c"].flights
+        assert [each.offset for each in flights.values()] == ([] if is_away else [0])
+
+    run(scenario, partitions=log, queues=queues)

@@ -77,7 +77,11 @@ def _reserve(turn: Turn, request: Reserve) -> None:
     session = owned(turn, request.client_id, request.epoch)
     for packet_id, flight in request.flights:
         turn.write(FlightKey(request.client_id, packet_id), flight)
-    once = (Position(each.topic, each.partition, 0, each.offset + 1) for _, each in request.flights)
+    once = (
+        Position(each.topic, each.partition, 0, each.offset + 1)
+        for packet_id, each in request.flights
+        if packet_id not in request.shared
+    )
     turn.move(request.client_id, session, once)
 
 

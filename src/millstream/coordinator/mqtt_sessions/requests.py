@@ -75,6 +75,8 @@ class Reserve(Request[Done], frozen=True):
     client_id: str
     epoch: int
     flights: tuple[tuple[int, StoredFlight], ...]
+    shared: tuple[int, ...] = ()
+    """Those of shared subscriptions: they say nothing of how far the session itself has read."""
 
 
 class KeepReceived(Request[Done], frozen=True):
