@@ -25,6 +25,8 @@ class Line:
         self._loop = loop
         self._since = loop.time()
         self.is_away = False
+        self.loses_answers = False
+        """What it is asked is done, and not answered."""
         self.asked = []
         """Names of the requests, without signs of life."""
 
@@ -36,6 +38,8 @@ class Line:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator is away")
         self.pass_time()
         answer = self.coordinator.ask(request)
+        if self.loses_answers:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "it may have been done or not")
         if answer is None:
             # A sign of life waits for news; nobody's session is taken over here.
             await asyncio.sleep(min(timeout_s, 3.0))

@@ -26,7 +26,7 @@ class Attended(Protocol):
 
 
 class Attending:
-    """`clients` are those that are connected here, by their ids."""
+    """`clients` are those that are connected here, or whose session is being opened, by their ids."""
 
     def __init__(self, coordinators: Coordinators, caller: Caller, node: str) -> None:
         self._coordinators = coordinators
@@ -37,26 +37,21 @@ class Attending:
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def add(self, client: Attended, shard: int) -> None:
-        """Of two that opened one session at the same time, the later owns it; the other hears so here.
-
-        The coordinator tells of it by the client's id, under which there is one only.
-        """
-        other = self.clients.get(client.client_id)
-        if other is not None and other.epoch > client.epoch:
-            client.taken_over()
-            return
+        """Its session was opened."""
         self.clients[client.client_id] = client
         self._shards.setdefault(shard, {})[client.client_id] = None
         if shard not in self._tasks:
             task = asyncio.get_running_loop().create_task(self._run(shard), name=f"mqtt attend {shard}")
             self._tasks[shard] = task
-        if other is not None and other is not client:
-            other.taken_over()
 
     def remove(self, client: Attended, shard: int) -> None:
         if self.clients.get(client.client_id) is client:
-            del self.clients[client.client_id]
+            self.forget(client)
             self._shards[shard].pop(client.client_id, None)
+
+    def forget(self, client: Attended) -> None:
+        """One whose session was not opened."""
+        del self.clients[client.client_id]
 
     def stop(self) -> None:
         for task in self._tasks.values():

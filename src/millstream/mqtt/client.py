@@ -2,9 +2,12 @@
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from millstream.coordinator.decision import Request
 from millstream.coordinator.mqtt_sessions.records import Position
+from millstream.coordinator.mqtt_sessions.requests import CloseSession, Done
+from millstream.doors import CoordinatorKind
 from millstream.doors.caller import Caller
 from millstream.doors.queues import SettlementKind
 from millstream.mqtt.authenticating import Exchange
@@ -38,11 +41,13 @@ from millstream.mqtt.wants import (
 )
 from millstream.mqtt.wire import Wire
 from millstream.observability.logs import get_logger
-from millstream.protocol.errors import KafkaError
+from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.mqtt.reasons import Reason
 from millstream.protocol.mqtt.topics import shared
 
 log = get_logger("millstream.mqtt")
+
+A = TypeVar("A")
 
 _SAVE_SECONDS: Final = 5.0
 _END_PAUSE_SECONDS: Final = 0.5
@@ -396,28 +401,39 @@ class Client:
         positions: Sequence[Position],
         in_flight: Flights,
     ) -> None:
-        """Again for as long as the coordinator is away: one that never hears of DISCONNECT sends the will.
-
-        Meanwhile this node gives signs of life for the session, so its time does not run out, and the client counts as
-        one of the door's: that bounds how many wait here.
+        """Meanwhile this node gives signs of life for the session, so its time does not run out, and the client counts
+        as one of the door's: that bounds how many wait here.
         """
-        pause = _END_PAUSE_SECONDS
         try:
-            while True:
-                try:
-                    await link.close(
-                        send_will=send_will, expiry_s=expiry_s, positions=positions, in_flight=in_flight
-                    )
-                except KafkaError as error:
-                    if failure_of(error).reason is not Reason.SERVER_BUSY:
-                        log.info("end of a session not told", client_id=self.client_id, error=error.message)
-                        return
-                    await asyncio.sleep(pause)
-                    pause = min(2 * pause, _LONGEST_END_PAUSE_SECONDS)
-                else:
-                    return
+            await self.tell_patiently(
+                CloseSession(
+                    self.client_id, link.epoch, send_will, expiry_s, tuple(positions), tuple(in_flight)
+                )
+            )
         finally:
             self.shared.attending.remove(self, link.shard)
+
+    async def tell_patiently(self, request: Request[Done]) -> None:
+        """Again for as long as the coordinator is away: one that never hears of DISCONNECT sends the will."""
+        pause = _END_PAUSE_SECONDS
+        while True:
+            try:
+                await self.ask(request)
+            except KafkaError as error:
+                is_for_good = error.code is ErrorCode.UNSUPPORTED_VERSION
+                if is_for_good or failure_of(error).reason is not Reason.SERVER_BUSY:
+                    log.info("end of a session not told", client_id=self.client_id, error=error.message)
+                    return
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_END_PAUSE_SECONDS)
+            else:
+                return
+
+    async def ask(self, request: Request[A]) -> A:
+        """The coordinator of its session."""
+        return await self.shared.doors.coordinators.ask(
+            self.caller, CoordinatorKind.MQTT_SESSION, self.client_id, request
+        )
 
     async def _end(self, want: WantClose, positions: Sequence[Position]) -> None:
         try:

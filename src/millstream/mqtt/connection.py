@@ -29,6 +29,7 @@ from millstream.mqtt.wants import (
     WantSubscribe,
     WantUnsubscribe,
 )
+from millstream.protocol.mqtt.bodies import CONNACK_REASONS
 from millstream.protocol.mqtt.decoder import Decoder, NameCache
 from millstream.protocol.mqtt.encoder import PINGRESP, encode
 from millstream.protocol.mqtt.packets import (
@@ -285,6 +286,8 @@ class Connection:
             self.close(reason, text, server)
 
     def _refuse(self, reason: Reason, text: str, server: str | None = None) -> None:
+        if reason not in CONNACK_REASONS:
+            reason = Reason.SERVER_UNAVAILABLE  # what it is, only DISCONNECT can say
         for explained in self._explanations(text):
             properties = ConnackProperties(reason_string=explained, server_reference=server)
             connack = encode(Connack(reason, False, properties), self.version)

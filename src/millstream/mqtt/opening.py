@@ -4,8 +4,8 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from millstream.coordinator.mqtt_sessions.records import FlightStage, StoredFlight, StoredWill
-from millstream.coordinator.mqtt_sessions.requests import OpenSession, SessionOpened
-from millstream.doors import CoordinatorKind, Place
+from millstream.coordinator.mqtt_sessions.requests import Disown, OpenSession, SessionOpened
+from millstream.doors import Place
 from millstream.doors.caller import Caller
 from millstream.mqtt.connection import Opened, State
 from millstream.mqtt.failures import failure_of
@@ -17,7 +17,7 @@ from millstream.mqtt.session_link import SessionLink
 from millstream.mqtt.stored_form import subscription_of
 from millstream.mqtt.subscribing import join_group
 from millstream.mqtt.wants import WantOpen
-from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
 from millstream.protocol.mqtt.packets import Connect
 from millstream.protocol.mqtt.properties import PublishProperties
 from millstream.protocol.mqtt.reasons import Reason, Violation
@@ -40,8 +40,9 @@ async def open_session(client: "Client", want: WantOpen) -> None:
     try:
         authenticated = await client.exchange.begin(want.connect)
         client.caller = Caller(authenticated.principal, want.client_id, client.wire.host, "mqtt")
-        await _end_earlier(client)
-        opened = await _ask(client, want)
+        request = await _request(client, want)
+        await _take_turn(client)
+        opened = await client.ask(request)
     except Violation as violation:
         machine.refuse(violation.reason, violation.message)
         client.flush()
@@ -50,6 +51,11 @@ async def open_session(client: "Client", want: WantOpen) -> None:
         failure = failure_of(error)
         machine.refuse(failure.reason if failure.is_final else Reason.SERVER_UNAVAILABLE, failure.text)
         client.flush()
+        if shared.attending.clients.get(client.client_id) is client:
+            if not isinstance(error, NotDone):
+                # It may have been opened: this node's signs of life would keep it for ever, without a connection.
+                await client.tell_patiently(Disown(client.client_id, shared.node))
+            shared.attending.forget(client)
         return
     client.epoch = opened.epoch
     link = SessionLink(
@@ -82,30 +88,31 @@ async def open_session(client: "Client", want: WantOpen) -> None:
     client.reading.go_on()
 
 
-async def _end_earlier(client: "Client") -> None:
-    """One of the same id that is connected here: how it ended is told before the session is opened again."""
-    earlier = client.shared.attending.clients.get(client.client_id)
-    if earlier is not None and earlier is not client:
+async def _take_turn(client: "Client") -> None:
+    """One of the same id that is connected here: how it ended is told before the session is opened again.
+
+    So of one id this node opens one session at a time.
+    """
+    attending = client.shared.attending
+    loop = asyncio.get_running_loop()
+    until = loop.time() + _EARLIER_SECONDS
+    while (earlier := attending.clients.get(client.client_id)) is not None:
         earlier.taken_over()
-        await asyncio.wait({earlier.ended}, timeout=_EARLIER_SECONDS)
+        await asyncio.wait({earlier.ended}, timeout=until - loop.time())
         if not earlier.ended.done():
             raise KafkaError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, "the end of the last connection is not told yet"
             )
+    attending.clients[client.client_id] = client
 
 
-async def _ask(client: "Client", want: WantOpen) -> SessionOpened:
-    shared = client.shared
-    connect = want.connect
-    request = OpenSession(
+async def _request(client: "Client", want: WantOpen) -> OpenSession:
+    return OpenSession(
         client.client_id,
-        shared.node,
-        connect.clean_start,
+        client.shared.node,
+        want.connect.clean_start,
         client.machine.session_expiry_s,
-        await _will(client, connect),
-    )
-    return await shared.doors.coordinators.ask(
-        client.caller, CoordinatorKind.MQTT_SESSION, client.client_id, request
+        await _will(client, want.connect),
     )
 
 

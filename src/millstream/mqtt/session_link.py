@@ -10,7 +10,6 @@ from typing import Any, Final, Protocol, TypeVar
 from millstream.coordinator.decision import Request
 from millstream.coordinator.mqtt_sessions.records import FlightStage, KeptMessage, Position, StoredFlight
 from millstream.coordinator.mqtt_sessions.requests import (
-    CloseSession,
     Done,
     KeepReceived,
     Receive,
@@ -184,13 +183,6 @@ class SessionLink:
     async def save(self, positions: Sequence[Position], acknowledged: Sequence[int]) -> None:
         await self.ask(
             SaveProgress(self.client_id, self.epoch, tuple(positions), tuple(acknowledged), self._number)
-        )
-
-    async def close(
-        self, *, send_will: bool, expiry_s: int, positions: Sequence[Position], in_flight: Flights
-    ) -> None:
-        await self.ask(
-            CloseSession(self.client_id, self.epoch, send_will, expiry_s, tuple(positions), in_flight)
         )
 
     def flights(self, entries: Iterable[InFlight]) -> Flights:

@@ -90,3 +90,46 @@ def test_who_is_silent_for_one_and_a_half_times_its_keep_alive_is_told_and_its_w
         assert house.line.coordinator.sent() == ["gone"]
 
     run(scenario)
+
+
+@pytest.mark.parametrize("expiry_s", [0, 3600])
+def test_a_session_whose_opening_was_not_heard_of_is_given_up(expiry_s):
+    """The node's signs of life for its other clients kept it, without a connection, for as long as the node ran."""
+
+    async def scenario(house):
+        line = house.line
+        house.join("other")
+        await asyncio.sleep(1)
+        line.loses_answers = True
+        wire, _ = house.join("c", expiry_s=expiry_s)
+        await asyncio.sleep(1)
+        assert wire.got[0].reason == Reason.SERVER_UNAVAILABLE
+        sessions = line.coordinator.machine.state.sessions
+        line.loses_answers = False
+        await asyncio.sleep(LATER_SECONDS)
+        assert {name: bool(each.stored.node) for name, each in sessions.items()} == (
+            {"other": True, "c": False} if expiry_s else {"other": True}
+        )
+        assert list(house.door.shared.attending.clients) == ["other"]
+        again, _ = house.join("c", expiry_s=expiry_s)
+        await asyncio.sleep(1)
+        assert again.got[0].reason == 0
+
+    run(scenario)
+
+
+def test_who_comes_back_before_that_waits_for_it():
+    async def scenario(house):
+        line = house.line
+        line.loses_answers = True
+        house.connect("first")
+        await asyncio.sleep(1)
+        second, _ = house.connect("second")
+        await asyncio.sleep(1)
+        line.loses_answers = False
+        await asyncio.sleep(LATER_SECONDS)
+        assert second.got[0].reason == 0
+        line.pass_time()
+        assert line.coordinator.sent() == [], "who never heard that it was connected has no will"
+
+    run(scenario)

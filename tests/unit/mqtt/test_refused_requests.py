@@ -42,7 +42,7 @@ class Owner:
 
 
 def reservation(packet_id: int, offset: int) -> WantReserve:
-    outgoing: Any = SimpleNamespace(place=Place("mqtt", 0), offset=offset)
+    outgoing: Any = SimpleNamespace(place=Place("mqtt", 0), offset=offset, group=None)
     return WantReserve((InFlight(packet_id, Delivery(outgoing, 2, False, ()), Stage.RESERVED),))
 
 

@@ -32,6 +32,7 @@ from millstream.coordinator.mqtt_sessions.requests import (
     CloseSession,
     Confirm,
     Confirmed,
+    Disown,
     Done,
     FindSubscribers,
     OpenSession,
@@ -109,6 +110,8 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
                 answer = self._open(turn, request)
             case CloseSession():
                 self._close(turn, request)
+            case Disown():
+                self._disown(turn, request)
             case Attend():
                 self._attend(turn, request, token)
                 return self._decided(turn)
@@ -119,8 +122,7 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
                 interest = self.state.interest
                 answer = Wanted(tuple(interest.may_want(topic, request.node) for topic in request.topics))
             case ProducerGiven():
-                if self.state.producer is None:
-                    turn.write(ProducerKey(), StoredProducer(request.producer_id))
+                self._producer_given(turn, request)
             case OwedAppended():
                 self._owed_appended(turn, request)
             case OwedRefused():
@@ -259,6 +261,11 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
         left = replace(session.stored, expiry_s=request.expiry_s)
         self._leave(turn, request.client_id, session, left, send_will=request.send_will)
 
+    def _disown(self, turn: Turn, request: Disown) -> None:
+        session = self.state.sessions.get(request.client_id)
+        if session is not None and session.stored.node == request.node:
+            self._leave(turn, request.client_id, session, session.stored, send_will=False)
+
     def _leave(
         self, turn: Turn, client_id: str, session: Session, stored: StoredSession, *, send_will: bool
     ) -> None:
@@ -341,6 +348,10 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
             self._deadlines.set(_Timer(_TimerKind.NODE, node), turn.now_ms)
 
     # -- the outbox
+
+    def _producer_given(self, turn: Turn, request: ProducerGiven) -> None:
+        if self.state.producer is None:
+            turn.write(ProducerKey(), StoredProducer(request.producer_id))
 
     def _check_owed(self) -> None:
         if self._outbox.waiting_bytes > self._settings.max_owed_bytes:

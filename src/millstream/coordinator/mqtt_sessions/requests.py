@@ -108,6 +108,14 @@ class CloseSession(Request[Done], frozen=True):
     in_flight: tuple[tuple[int, StoredFlight], ...] = ()
 
 
+class Disown(Request[Done], frozen=True):
+    """The answer to `OpenSession` was not heard, and the node has no connection of that client: if it was opened, the
+    client has left. It never heard that it was connected, so it has no will to send."""
+
+    client_id: str
+    node: str
+
+
 class Attended(msgspec.Struct, frozen=True):
     incarnation: int
     """Another one has forgotten which sessions were taken over: ask by `Confirm`."""
@@ -175,6 +183,7 @@ RemoteSessionRequest = (
     | KeepReceived
     | SaveProgress
     | CloseSession
+    | Disown
     | Attend
     | Confirm
     | FindSubscribers

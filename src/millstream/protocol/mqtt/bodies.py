@@ -54,7 +54,7 @@ _LEFT: Final = frozenset(
 ) - {0x91, 0x92}
 _SERVERS_ONLY: Final = frozenset({0x87, 0x89, 0x8B, 0x8D, 0x8E, 0x8F, *range(0x9A, 0xA3)})
 _AUTHENTICATED: Final = frozenset({0x00, 0x18, 0x19})
-_CONNECTED: Final = frozenset({0x00, *range(0x80, 0x8B), 0x8C, 0x90, 0x95, 0x97, *range(0x99, 0xA0)})
+CONNACK_REASONS: Final = frozenset({0x00, *range(0x80, 0x8B), 0x8C, 0x90, 0x95, 0x97, *range(0x99, 0xA0)})
 
 _USERNAME, _PASSWORD, _WILL_RETAIN, _WILL_QOS, _WILL, _CLEAN, _RESERVED = (
     0x80,
@@ -171,7 +171,7 @@ def read_connack(data: bytes, at: int, end: int, version: int) -> Connack:
         raise malformed("a reserved flag of CONNACK is set")
     properties = ConnackProperties()
     if version == V5:
-        _known(reason, _CONNECTED)
+        _known(reason, CONNACK_REASONS)
         properties, at = read_properties(ConnackProperties, data, at, end)
     elif reason > 5:
         raise malformed(f"CONNACK has the return code {reason}")
