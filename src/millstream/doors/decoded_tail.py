@@ -3,9 +3,9 @@
 from collections import OrderedDict
 from collections.abc import Iterator
 
-from millstream.doors.partitions import UNPACKED_BYTES, LogRead, PassOver, Place
+from millstream.doors.partitions import LogRead, Opened, PassOver, Place, open_in_thread, opened_or_error
 from millstream.protocol.errors import KafkaError
-from millstream.protocol.records import Record, decode_records
+from millstream.protocol.records import Record
 
 _Batch = tuple[int, int]
 """Where it begins, and its checksum: a log that was cut may have another one there."""
@@ -27,10 +27,17 @@ class DecodedTail:
         self._most_partitions = most_partitions
         self._partitions: OrderedDict[Place, _Kept] = OrderedDict()
 
-    def records(self, read: LogRead, pass_over: PassOver | None = None) -> Iterator[Record]:
+    async def open(self, read: LogRead) -> Opened:
+        """As the read's own."""
+        kept = self._of(read.place) if self._most else _Kept()
+        return await open_in_thread(
+            each for each in read.headers() if (each[0].base_offset, each[0].crc) not in kept.batches
+        )
+
+    def records(self, read: LogRead, opened: Opened, pass_over: PassOver | None = None) -> Iterator[Record]:
         """As the read's own."""
         if not self._most:
-            yield from read.records(pass_over=pass_over)
+            yield from read.records(opened, pass_over)
             return
         kept = self._of(read.place)
         for header, batch in read.headers():
@@ -39,12 +46,11 @@ class DecodedTail:
             key = (header.base_offset, header.crc)
             found = kept.batches.get(key)
             if found is None:
-                try:
-                    records = decode_records(batch, UNPACKED_BYTES)
-                except KafkaError as error:
+                records = opened_or_error(header, batch, opened)
+                if isinstance(records, KafkaError):
                     if pass_over is None:
-                        raise
-                    pass_over(header, error)
+                        raise records
+                    pass_over(header, records)
                     continue
                 found = (records, sum(len(record.value or b"") for record in records))
                 self._keep(kept, key, found)

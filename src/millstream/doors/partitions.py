@@ -1,7 +1,8 @@
 """Append to a partition and read it, wherever it is led."""
 
+import asyncio
 import enum
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 import msgspec
@@ -9,10 +10,16 @@ import msgspec
 from millstream.doors.caller import Caller
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import BatchHeader, read_header
-from millstream.protocol.records import Record, decode_records
+from millstream.protocol.records import Record, check_record_count, decode_records
 
-# What one batch may unpack to.
-UNPACKED_BYTES = 64 << 20
+# What is opened of one batch, which any client may have packed.
+_UNPACKED_BYTES = 64 << 20
+_OPENED_RECORDS = 500_000
+_OPENED_HEADERS = 1_000_000
+# What is opened between two turns of the loop; our own doors' batches have no more headers.
+_LIGHT_BYTES = 1 << 20
+_LIGHT_RECORDS = 20_000
+_LIGHT_HEADERS = 120_000
 
 
 class Place(msgspec.Struct, frozen=True, order=True):
@@ -73,6 +80,46 @@ class OffsetAt(msgspec.Struct, frozen=True):
 
 PassOver = Callable[[BatchHeader, KafkaError], None]
 """Is told of a batch that cannot be opened."""
+Opened = Mapping[int, list[Record] | KafkaError]
+"""Batches that were opened in a thread, or why they cannot be, by their first offsets."""
+_NOTHING: Opened = {}
+
+
+def open_batch(header: BatchHeader, batch: memoryview) -> list[Record]:
+    """KafkaError of one that cannot be opened, or is too much of something."""
+    check_record_count(header, _OPENED_RECORDS)
+    return decode_records(batch, _UNPACKED_BYTES, _LIGHT_HEADERS if _is_light(header) else _OPENED_HEADERS)
+
+
+def _is_light(header: BatchHeader) -> bool:
+    """What is packed may be anything."""
+    return not header.codec and header.size_bytes <= _LIGHT_BYTES and header.record_count <= _LIGHT_RECORDS
+
+
+def opened_or_error(header: BatchHeader, batch: memoryview, opened: Opened) -> list[Record] | KafkaError:
+    found = opened.get(header.base_offset)
+    if found is not None:
+        return found
+    try:
+        return open_batch(header, batch)
+    except KafkaError as error:
+        return error.as_value()
+
+
+async def open_in_thread(batches: Iterable[tuple[BatchHeader, memoryview]]) -> Opened:
+    """Those that take long: `records` takes the others as it comes to them."""
+    heavy = [(header, batch) for header, batch in batches if not _is_light(header) and not header.is_control]
+    return await asyncio.to_thread(_open_all, heavy) if heavy else {}
+
+
+def _open_all(batches: Iterable[tuple[BatchHeader, memoryview]]) -> Opened:
+    opened: dict[int, list[Record] | KafkaError] = {}
+    for header, batch in batches:
+        try:
+            opened[header.base_offset] = open_batch(header, batch)
+        except KafkaError as error:
+            opened[header.base_offset] = error.as_value()
+    return opened
 
 
 class LogRead(msgspec.Struct, frozen=True):
@@ -96,10 +143,12 @@ class LogRead(msgspec.Struct, frozen=True):
             yield header, self.batches[at : at + header.size_bytes]
             at += header.size_bytes
 
-    def records(
-        self, limit_bytes: int = UNPACKED_BYTES, pass_over: PassOver | None = None
-    ) -> Iterator[Record]:
-        """The records from `offset` on, without control records. A batch may unpack to at most `limit_bytes`.
+    async def open(self) -> Opened:
+        """For `records`, on the event loop."""
+        return await open_in_thread(self.headers())
+
+    def records(self, opened: Opened = _NOTHING, pass_over: PassOver | None = None) -> Iterator[Record]:
+        """The records from `offset` on, without control records.
 
         Producers pack batches, and nobody looks into them on their way to the log. One that cannot be opened is a
         KafkaError, or with `pass_over` told to that, and the next one follows.
@@ -107,12 +156,11 @@ class LogRead(msgspec.Struct, frozen=True):
         for header, batch in self.headers():
             if header.is_control:
                 continue
-            try:
-                records = decode_records(batch, limit_bytes)
-            except KafkaError as error:
+            records = opened_or_error(header, batch, opened)
+            if isinstance(records, KafkaError):
                 if pass_over is None:
-                    raise
-                pass_over(header, error)
+                    raise records
+                pass_over(header, records)
                 continue
             for record in records:
                 if record.offset >= self.offset:

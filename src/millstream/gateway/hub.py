@@ -294,9 +294,11 @@ class Hub:
         return min(look_s * 2, _LOOK_S[1])
 
     async def _distribute(self, acquired: Acquired) -> None:
+        opened = await self._tail.open(acquired.read)
         self._forget_expired()
         unreadable = Unreadable()
-        deliveries = [*acquired.deliveries(self._tail.records(acquired.read, unreadable.add))]
+        records = self._tail.records(acquired.read, opened, unreadable.add)
+        deliveries = [*acquired.deliveries(records)]
         locked = sum(each.last_offset - each.first_offset + 1 for each in acquired.ranges)
         at = 0
         # The emptiest first; each gets a run of messages, so that one consumer sees neighbours in order.

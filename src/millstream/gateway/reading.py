@@ -45,7 +45,7 @@ class Reading:
             raise problem_of(error) from error
         records: list[Record] = []
         next_offset = read.next_offset
-        for record in read.records():
+        for record in read.records(await read.open()):
             if len(records) == limit:
                 next_offset = record.offset
                 break

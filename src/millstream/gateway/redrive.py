@@ -43,7 +43,8 @@ class Redrive:
                     caller, group, self._member, place, max_wait_s=0.0, max_bytes=_MAX_BYTES,
                     max_messages=min(_AT_ONCE, most - redriven - stayed),
                 )  # fmt: skip
-                some = [*acquired.deliveries()]
+                read = acquired.read
+                some = [*acquired.deliveries(read.records(await read.open()))]
                 if not some:
                     break
                 sent = await self._send_back(caller, group, place, some)

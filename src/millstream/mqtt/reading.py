@@ -163,9 +163,10 @@ class Reading:
         # Followed first: what comes while it reads is then either read here or handed out there.
         await self._subscribers.follow(place)
         read = await self._partitions.read(self._caller, place, offset, max_bytes=_READ_BYTES)
+        opened = await read.open()
         reader, now_ms = self._reader, self._subscribers.now_ms()
         del self.behind[place]
-        for record in read.records(pass_over=unreadable(place)):
+        for record in read.records(opened, unreadable(place)):
             message = from_record(record, place.topic, self._rules)
             matched = self._own.find(message.topic)
             if matched:
@@ -214,7 +215,7 @@ class Reading:
         found: dict[int, Outgoing] = {}
         for packet_id, place in flights.items():
             read = await self._read_again(place, offsets[packet_id], is_replicated)
-            for record in () if read is None else read.records():
+            for record in () if read is None else read.records(await read.open()):
                 if record.offset == offsets[packet_id]:
                     rules = (
                         self._rules if place.topic != MQTT_RETAINED_TOPIC else Rules((), MQTT_RETAINED_TOPIC)

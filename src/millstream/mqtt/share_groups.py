@@ -15,6 +15,7 @@ from millstream.doors import Doors, Place
 from millstream.doors.caller import Caller
 from millstream.doors.commands import AlterConfigs, ConfigAlteration, ConfigChange, ConfigResource
 from millstream.doors.decoded_tail import DecodedTail
+from millstream.doors.partitions import Opened
 from millstream.doors.queues import Acquired, Settlement, SettlementKind, Unreadable
 from millstream.doors.queues import Delivery as QueuedRecord
 from millstream.mqtt.outbound import Offer
@@ -112,7 +113,7 @@ class ShareGroup:
                     raise outcome.error
         found = await asyncio.gather(*(self._acquire(place, 0.0) for place in self._places))
         for place, acquired in zip(self._places, found, strict=True):
-            self._take(place, acquired)
+            self._take(place, acquired, await self._tail.open(acquired.read))
 
     def join(self, member: Member, subscription: Subscription) -> None:
         """Replaces what the same member had."""
@@ -184,7 +185,8 @@ class ShareGroup:
         while True:
             try:
                 await self._room.wait()
-                self._take(place, await self._acquire(place, _WAIT_SECONDS))
+                acquired = await self._acquire(place, _WAIT_SECONDS)
+                self._take(place, acquired, await self._tail.open(acquired.read))
             except KafkaError as error:
                 log.info("shared subscription waits", place=str(place), error=error.message)
                 await asyncio.sleep(_PAUSE_SECONDS)
@@ -201,7 +203,7 @@ class ShareGroup:
             max_held=self._max_held,
         )
 
-    def _take(self, place: Place, acquired: Acquired) -> None:
+    def _take(self, place: Place, acquired: Acquired, opened: Opened) -> None:
         """Hand out what the filter matches; the rest is not for this group, and settled at once."""
         now_ms = self._now_ms()
         self._forget_unlocked(now_ms)
@@ -210,7 +212,7 @@ class ShareGroup:
         outgoing_of = self._places[place]
         waiting, hand_out = self._waiting, self._hand_out
         unreadable = Unreadable()
-        for delivery in acquired.deliveries(self._tail.records(acquired.read, unreadable.add)):
+        for delivery in acquired.deliveries(self._tail.records(acquired.read, opened, unreadable.add)):
             outgoing = outgoing_of(delivery)
             if outgoing is not None and not outgoing.message.is_expired(now_ms):
                 wanted.add(outgoing.offset)

@@ -95,7 +95,7 @@ class Tail:
     async def _follow(self) -> None:
         async with aclosing(self._partitions.follow(self._caller, self.place, self.position)) as reads:  # type: ignore[type-var]
             async for read in reads:
-                records = read.records(pass_over=unreadable(self.place))
+                records = read.records(await read.open(), unreadable(self.place))
                 while some := list(islice(records, self._at_once)):
                     self._handle(some)
                     if len(some) > 1:

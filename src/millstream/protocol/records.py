@@ -42,6 +42,7 @@ from millstream.protocol.varint import INT64_BYTES, VarintError, encode_varint, 
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
+_UNBOUNDED = 1 << 62
 _NULL = encode_varint(-1)
 _NULL_BYTE = _NULL[0]
 
@@ -73,11 +74,13 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     headers: Headers = ()
 
 
-def decode_records(batch: memoryview | bytes | bytearray, limit: int) -> list[Record]:
-    """The records of one whole batch that unpacks to at most `limit` bytes."""
+def decode_records(
+    batch: memoryview | bytes | bytearray, limit: int, most_headers: int = _UNBOUNDED
+) -> list[Record]:
+    """The records of one whole batch that unpacks to at most `limit` bytes, with no more headers than that together."""
     header, payload = open_batch(batch, limit)
     try:
-        return _decode(header, payload)
+        return _decode(header, payload, most_headers)
     except IndexError:
         raise InvalidRecordsError("the records end before the count in the batch header is reached") from None
     except VarintError as error:
@@ -204,7 +207,7 @@ def _checked(batch: memoryview | bytes | bytearray) -> tuple[BatchHeader, memory
     return header, view[HEADER_SIZE:]
 
 
-def _decode(header: BatchHeader, data: bytes) -> list[Record]:  # noqa: C901
+def _decode(header: BatchHeader, data: bytes, headers_left: int = _UNBOUNDED) -> list[Record]:  # noqa: C901
     # Lengths and deltas of one or two bytes are read in line: a call for each would double the time.
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     most_delta = header.last_offset_delta
@@ -280,7 +283,8 @@ def _decode(header: BatchHeader, data: bytes) -> list[Record]:  # noqa: C901
             if rest == last_rest:
                 headers, position = last_headers, record_end
             else:
-                headers, position = _read_headers(data, position)
+                headers, position = _read_headers(data, position, headers_left)
+                headers_left -= len(headers)
                 last_rest, last_headers = rest, headers
         else:
             position += 1
@@ -307,10 +311,12 @@ def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
     return data[position : position + length], position + length
 
 
-def _read_headers(data: bytes, position: int) -> tuple[Headers, int]:
+def _read_headers(data: bytes, position: int, most: int) -> tuple[Headers, int]:
     count, position = read_varint(data, position)
     if count < 0:
         raise InvalidRecordsError(f"a record counts {count} headers")
+    if count > most:
+        raise TooLargeUnpacked(f"a record counts {count} headers; {most} more are read of its batch")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         # Lengths of one byte in line, as with the records themselves.

@@ -2,8 +2,8 @@
 
 from millstream.doors import decoded_tail
 from millstream.doors.decoded_tail import DecodedTail
-from millstream.doors.partitions import LogRead, Place
-from millstream.protocol.records import Record, decode_records, encode_batch
+from millstream.doors.partitions import LogRead, Place, opened_or_error
+from millstream.protocol.records import Record, encode_batch
 
 
 def _read(first: int, count: int, offset: int | None = None, value: bytes = b"v") -> LogRead:
@@ -19,8 +19,8 @@ def _decoded(monkeypatch):
     seen = []
     monkeypatch.setattr(
         decoded_tail,
-        "decode_records",
-        lambda batch, limit: seen.append(len(batch)) or decode_records(batch, limit),
+        "opened_or_error",
+        lambda header, batch, opened: seen.append(len(batch)) or opened_or_error(header, batch, opened),
     )
     return seen
 
@@ -28,29 +28,29 @@ def _decoded(monkeypatch):
 def test_consumers_that_read_the_same_batch_share_its_records(monkeypatch):
     seen = _decoded(monkeypatch)
     tail = DecodedTail(100)
-    assert [each.offset for each in tail.records(_read(10, 5))] == [10, 11, 12, 13, 14]
-    assert [each.offset for each in tail.records(_read(10, 5, offset=12))] == [12, 13, 14]
+    assert [each.offset for each in tail.records(_read(10, 5), {})] == [10, 11, 12, 13, 14]
+    assert [each.offset for each in tail.records(_read(10, 5, offset=12), {})] == [12, 13, 14]
     assert len(seen) == 1
 
 
 def test_another_batch_at_the_same_place_is_not_taken_for_it():
     tail = DecodedTail(100)
-    list(tail.records(_read(10, 2)))
-    assert [each.value for each in tail.records(_read(10, 2, value=b"other"))] == [b"other", b"other"]
+    list(tail.records(_read(10, 2), {}))
+    assert [each.value for each in tail.records(_read(10, 2, value=b"other"), {})] == [b"other", b"other"]
 
 
 def test_old_batches_go_when_there_are_too_many_messages(monkeypatch):
     seen = _decoded(monkeypatch)
     tail = DecodedTail(10)
     for first in (0, 5, 10, 0):
-        list(tail.records(_read(first, 5)))
+        list(tail.records(_read(first, 5), {}))
     assert len(seen) == 4
-    list(tail.records(_read(10, 5)))
+    list(tail.records(_read(10, 5), {}))
     assert len(seen) == 4
 
 
 def test_nothing_is_kept_with_0(monkeypatch):
     seen = _decoded(monkeypatch)
     tail = DecodedTail(0)
-    assert len(list(tail.records(_read(0, 3)))) == 3
+    assert len(list(tail.records(_read(0, 3), {}))) == 3
     assert not seen
