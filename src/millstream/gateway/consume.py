@@ -129,6 +129,7 @@ class Consume:
         taker = self._hubs.new_taker(limit, limit)
         self._join(taker, caller, group, places)
         some: list[Delivered] = []
+        is_gone = False
         try:
             async with asyncio.timeout(max(wait_s, _LEAST_POLL_S)):
                 some = await taker.take(limit)
@@ -138,8 +139,11 @@ class Consume:
             pass
         except KafkaError as error:
             raise problem_of(error) from error
+        except asyncio.CancelledError:
+            is_gone = True
+            raise
         finally:
-            self._hubs.leave(taker, releases=not some)
+            self._hubs.leave(taker, releases=is_gone or not some)
         self._count(caller, some)
         if frames:
             body = b"".join(

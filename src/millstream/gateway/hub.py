@@ -294,7 +294,12 @@ class Hub:
         return min(look_s * 2, _LOOK_S[1])
 
     async def _distribute(self, acquired: Acquired) -> None:
-        opened = await self._tail.open(acquired.read)
+        try:
+            opened = await self._tail.open(acquired.read)
+        except asyncio.CancelledError:
+            # The last taker has left.
+            await self._settle_all([*acquired.offsets()], SettlementKind.UNDELIVERED)
+            raise
         self._forget_expired()
         unreadable = Unreadable()
         records = self._tail.records(acquired.read, opened, unreadable.add)

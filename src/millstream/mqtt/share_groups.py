@@ -186,7 +186,12 @@ class ShareGroup:
             try:
                 await self._room.wait()
                 acquired = await self._acquire(place, _WAIT_SECONDS)
-                self._take(place, acquired, await self._tail.open(acquired.read))
+                try:
+                    opened = await self._tail.open(acquired.read)
+                except asyncio.CancelledError:
+                    self._settle(place, acquired.offsets(), SettlementKind.RELEASE)
+                    raise
+                self._take(place, acquired, opened)
             except KafkaError as error:
                 log.info("shared subscription waits", place=str(place), error=error.message)
                 await asyncio.sleep(_PAUSE_SECONDS)

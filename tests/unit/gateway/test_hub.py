@@ -1,12 +1,15 @@
 """What a stream is given, and what it is not given any more."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any, cast
 
 from millstream.doors import Acquired, AcquiredRange, Caller, LogRead, Place, Settled, Settlement
 from millstream.doors.decoded_tail import DecodedTail
 from millstream.doors.queues import UNREADABLE, SettlementKind
+from millstream.gateway.consume import Consume
 from millstream.gateway.hub import Hub, HubKey, Taker
+from millstream.protocol.compression import Compression
 from millstream.protocol.records import Record, encode_batch
 from support.logs import unreadable
 
@@ -30,8 +33,8 @@ def hub_of(queues: Told, now: list[float]) -> Hub:
     return Hub(cast(Any, queues), DecodedTail(100), Caller(client_id="test"), key, lambda: now[0])
 
 
-def ten_messages() -> Acquired:
-    batch = encode_batch([Record(number, 1, None, b"x") for number in range(10)])
+def ten_messages(codec: Compression = Compression.NONE) -> Acquired:
+    batch = encode_batch([Record(number, 1, None, b"x") for number in range(10)], codec=codec)
     read = LogRead(PLACE, 0, 10, memoryview(batch), 10, 10, 0)
     return Acquired(read, (AcquiredRange(0, 9, 1),), 0, int(LOCK_S * 1000))
 
@@ -69,3 +72,41 @@ def test_what_nobody_has_room_for_goes_back_as_one() -> None:
     asyncio.run(hub._distribute(ten_messages()))
     assert len(taker.pop(10)) == 4
     assert [(each.first_offset, each.last_offset) for each in queues.settled] == [(4, 9)]
+
+
+def test_who_leaves_while_a_batch_is_opened_leaves_its_messages_to_others() -> None:
+    queues = Told()
+
+    async def story() -> None:
+        opening = asyncio.create_task(hub_of(queues, [0.0])._distribute(ten_messages(Compression.GZIP)))
+        await asyncio.sleep(0)
+        opening.cancel()
+        await asyncio.wait({opening})
+
+    asyncio.run(story())
+    assert [(each.first_offset, each.last_offset, each.kind) for each in queues.settled] == [
+        (0, 9, SettlementKind.UNDELIVERED)
+    ]
+
+
+def test_who_goes_while_its_poll_gathers_messages_leaves_them_to_others() -> None:
+    left: list[bool] = []
+
+    async def story() -> None:
+        hub, taker = hub_of(Told(), [0.0]), Taker(1, room=10, window=10)
+        hub._takers[taker] = None
+        await hub._distribute(ten_messages())
+        hubs: Any = SimpleNamespace(
+            new_taker=lambda *_limits: taker,
+            join=lambda *_what: None,
+            leave=lambda _taker, releases: left.append(releases),
+        )
+        nothing: Any = None
+        consume = Consume(hubs, nothing, nothing, nothing, nothing, nothing)
+        poll = asyncio.create_task(consume._poll(Caller(), "g", [PLACE], 20, 20, frames=False))
+        await asyncio.sleep(0)
+        poll.cancel()
+        await asyncio.wait({poll})
+
+    asyncio.run(story())
+    assert left == [True]
