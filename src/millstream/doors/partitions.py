@@ -17,7 +17,7 @@ _UNPACKED_BYTES = 64 << 20
 _OPENED_RECORDS = 500_000
 _OPENED_HEADERS = 1_000_000
 # What is opened between two turns of the loop; our own doors' batches have no more headers.
-_LIGHT_BYTES = 1 << 20
+_LIGHT_BYTES = 8 << 20
 _LIGHT_RECORDS = 20_000
 _LIGHT_HEADERS = 120_000
 

@@ -36,7 +36,7 @@ def many_records(count):
     return encode_batch([Record(number, 1, None, b"") for number in range(count)])
 
 
-LONG = encode_batch([Record(0, 1, None, bytes(1 << 20))])
+LONG = encode_batch([Record(0, 1, None, bytes(8 << 20))])
 
 
 @pytest.mark.parametrize("batch", [PACKED, many_records(20_001), LONG], ids=["packed", "many", "long"])
