@@ -87,12 +87,14 @@ def with_headers(count, codec=Compression.NONE):
     ("batch", "said"),
     [
         (claims(500_001), "at most 500000 are opened"),
-        (with_headers(130_000), "headers"),
-        (with_headers(1_100_000, Compression.GZIP), "headers"),
+        (with_headers(130), "headers"),
+        (with_headers(1_100, Compression.GZIP), "headers"),
     ],
     ids=["records", "headers", "packed headers"],
 )
-def test_a_batch_with_too_much_in_it_is_passed_over(batch, said):
+def test_a_batch_with_too_much_in_it_is_passed_over(batch, said, monkeypatch):
+    monkeypatch.setattr(partitions, "_LIGHT_HEADERS", 120)
+    monkeypatch.setattr(partitions, "_OPENED_HEADERS", 1_000)
     passed = []
 
     async def values():
@@ -104,6 +106,10 @@ def test_a_batch_with_too_much_in_it_is_passed_over(batch, said):
     (error,) = passed
     assert error.code is ErrorCode.MESSAGE_TOO_LARGE
     assert said in error.message
+
+
+def test_as_many_headers_as_the_limit_are_read():
+    assert len(open_batch(read_header(memoryview(batch := with_headers(120_000))), memoryview(batch))) == 2
 
 
 def test_who_passes_nothing_over_hears_why_it_cannot_be_opened():
