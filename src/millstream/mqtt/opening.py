@@ -96,13 +96,15 @@ async def _take_turn(client: "Client") -> None:
     attending = client.shared.attending
     loop = asyncio.get_running_loop()
     until = loop.time() + _EARLIER_SECONDS
-    while (earlier := attending.clients.get(client.client_id)) is not None:
+    ended = None
+    while (earlier := attending.clients.get(client.client_id)) is not None and earlier is not ended:
         earlier.taken_over()
         await asyncio.wait({earlier.ended}, timeout=until - loop.time())
         if not earlier.ended.done():
             raise KafkaError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, "the end of the last connection is not told yet"
             )
+        ended = earlier
     attending.clients[client.client_id] = client
 
 

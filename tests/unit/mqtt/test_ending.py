@@ -133,3 +133,19 @@ def test_who_comes_back_before_that_waits_for_it():
         assert line.coordinator.sent() == [], "who never heard that it was connected has no will"
 
     run(scenario)
+
+
+def test_one_that_has_ended_and_is_still_there_keeps_nobody_out():
+    """As after a failure that nobody foresaw."""
+
+    async def scenario(house):
+        _, user = house.join("c")
+        await asyncio.sleep(1)
+        user.lost()
+        await asyncio.sleep(1)
+        house.door.shared.attending.clients["c"] = user
+        again, _ = house.join("c")
+        await asyncio.sleep(1)
+        assert again.got[0].reason == 0
+
+    run(scenario)
