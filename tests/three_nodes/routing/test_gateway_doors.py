@@ -12,7 +12,7 @@ from millstream.doors import Caller, CoordinatorKind, Durability, Message, NewTo
 from millstream.doors.access import AllowAll, NoQuotas
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.clock import SystemClock
-from support.three_nodes import ThreeNodes
+from support.three_nodes import ThreeNodes, until
 
 ME = Caller(client_id="gateway test")
 NOBODY = "127.0.0.1:1"
@@ -86,6 +86,8 @@ def test_another_node_is_followed_when_the_first_one_goes(three: ThreeNodes) -> 
         doors, metadata = gateway.doors, gateway.metadata
         await metadata.known.wait()
         await doors.metadata.create_topics(ME, [NewTopic("moving", 6, 3)])
+        # The node that is followed next must have heard of it.
+        await asyncio.to_thread(until, lambda: all(three.knows(number, "moving") for number in three.nodes))
         first = metadata.followed
         gone = next(number for number, node in three.nodes.items() if node.listen == first)
         stopped = await asyncio.to_thread(three.stop, gone)
