@@ -289,6 +289,19 @@ def test_a_group_that_is_deleted_keeps_no_message(node: NodeProcess, queue_topic
         assert _queue_groups(admin, topic) == {"stays"}
 
 
+@pytest.mark.parametrize("group", ["one,two", " one"])
+def test_a_group_that_a_topic_cannot_name_is_refused(
+    node: NodeProcess, queue_topic: Callable[..., str], group: str
+) -> None:
+    """Others were made of its name, and the topic waited for them for ever."""
+    topic = queue_topic(queue_delete_settled="true")
+    with (
+        QueueConsumer(topic, group, node.bootstrap) as queue,
+        pytest.raises(ClientError, match="has a comma"),
+    ):
+        queue.receive(1, 0)
+
+
 def _alter(admin: AdminClient, topic: str, name: str, value: str) -> None:
     change = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])

@@ -1,7 +1,6 @@
 """Sending messages in asyncio programs."""
 
 import asyncio
-import contextlib
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -108,9 +107,12 @@ class _Reports:
                 first = not self._arrived
                 self._arrived.append((future, result, error))
             if first:
-                # A closed loop has no futures left to resolve.
-                with contextlib.suppress(RuntimeError):
+                try:
                     loop.call_soon_threadsafe(self._settle)
+                except RuntimeError:
+                    # A closed loop has no futures left to resolve; the next loop must be woken all the same.
+                    with self._lock:
+                        self._arrived.clear()
 
         return report
 

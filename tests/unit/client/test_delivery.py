@@ -1,5 +1,6 @@
 """Handles and results, given delivery reports as librdkafka gives them."""
 
+import asyncio
 import threading
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from millstream.client import (
     TimedOutError,
     sending,
 )
+from millstream.client.aio_producer import _Reports
 from millstream.client.delivery import Deliveries, outcome
 
 STORED = RawMessage(topic="events", partition=1, offset=7)
@@ -140,3 +142,19 @@ def test_a_failure_that_a_waiting_caller_was_told_is_not_told_again() -> None:
 
     timer.join()
     assert not deliveries.unseen
+
+
+def test_reports_for_a_loop_that_is_closed_keep_none_from_the_next() -> None:
+    """The first one is to wake the loop: one that was left over kept all later ones from doing it."""
+    reports = _Reports()
+    closed = asyncio.new_event_loop()
+    left_over = closed.create_future()
+    closed.close()
+    reports.callback(left_over)(SendResult("events", 0, 1), None)
+
+    async def send() -> SendResult:
+        future: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
+        reports.callback(future)(SendResult("events", 0, 2), None)
+        return await asyncio.wait_for(future, 60)
+
+    assert asyncio.run(send()).offset == 2

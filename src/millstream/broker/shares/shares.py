@@ -193,6 +193,13 @@ class Shares:
     async def _name_groups(self, partition: Partition, groups: frozenset[str]) -> None:
         """Whose queues count is in the topic's settings, so that a new leader knows."""
         new = sorted(groups - partition.log.config.queue_groups)
+        for group_id in new:
+            if "," in group_id or group_id != group_id.strip():
+                raise KafkaError(
+                    ErrorCode.INVALID_GROUP_ID,
+                    f"{partition.topic} goes by its groups (queue.groups): {group_id!r} has a comma, or begins or"
+                    " ends with a blank",
+                )
         if new:
             await self._change_groups(partition.topic, ",".join(new), ConfigOperation.APPEND)
 
@@ -328,7 +335,7 @@ def _kept_of(partition: Partition, leader_epoch: int) -> int:
 
 
 def _named_groups(topic: TopicImage) -> frozenset[str]:
-    return frozenset(topic.configs.get("queue.groups", "").split(","))
+    return frozenset(each.strip() for each in topic.configs.get("queue.groups", "").split(","))
 
 
 def _has_left(group_id: str, old: MetadataImage, topic: TopicImage) -> bool:
