@@ -108,8 +108,13 @@ class Connection:
         return bytes(self.request(key, 0, body))
 
     def request(self, key: int, version: int, body: bytes, *, flexible: bool = False) -> memoryview:
-        self.send(key, version, body, flexible=flexible)
-        return self.receive()
+        try:
+            self.send(key, version, body, flexible=flexible)
+            return self.receive()
+        except BaseException:
+            # By Ctrl-C too: the answer that is still to come would be taken for the next request's.
+            self.close()
+            raise
 
     def send(self, key: int, version: int, body: bytes, *, flexible: bool = False) -> None:
         # Kafka's one exception: a client that asks for versions may not know yet how headers are written.

@@ -112,3 +112,18 @@ def test_a_change_is_made_once_and_not_again_over_a_new_connection() -> None:
             broker.kill()
             broker.start()
         assert result.error_message, "the second was refused: the first was made"
+
+
+def test_a_request_that_was_interrupted_leaves_no_answer_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> memoryview:
+        raise KeyboardInterrupt
+
+    with EmbeddedBroker() as broker, cluster(broker.bootstrap_servers) as seen:
+        node = seen.any_node()
+        with monkeypatch.context() as patch:
+            patch.setattr(node, "receive", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                node.call("list_groups", 4)
+        with pytest.raises(OSError, match=r"closed|Bad file"):
+            node.call("api_versions", 0)
+        assert seen.call("find_coordinator", 4, key_type=0, coordinator_keys=["g"]).coordinators
