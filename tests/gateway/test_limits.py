@@ -40,7 +40,9 @@ def test_more_than_may_be_on_its_way_is_shed(gateway: httpx.Client) -> None:
 def fill(client: httpx.Client) -> httpx.Response:
     """Until the queue is full: the third message that nobody has settled is one too many."""
     client.post("/admin/topics", json={"name": "full", "partitions": 1, "configs": FULL})
-    answer = client.get("/admin/queues/g/messages?topic=full")  # which loads the group's queue
+    # The group's queue begins with who consumes it.
+    query = "topic=full&group=g&partition=0&wait=0"
+    answer = client.get(f"/consume?{query}", headers={"accept": "application/json"})
     assert answer.status_code == 200, answer.text
     for _ in range(2):
         assert client.post("/produce?topic=full&partition=0", content=b"x").status_code == 200
