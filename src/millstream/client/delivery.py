@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from millstream.client.connect import log
-from millstream.client.errors import ClientError, TimedOutError, from_kafka
+from millstream.client.errors import ClientError, TimedOutError, UnknownTopicError, from_kafka
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -58,6 +58,11 @@ class SendResult(msgspec.Struct, frozen=True):
 def outcome(topic: str, error: "KafkaError | None", message: "RawMessage") -> SendResult:
     """What a delivery report of librdkafka says."""
     if error is not None:
+        if error.name() == "_DESTROY":
+            # So librdkafka calls it that the partition for which a message waited was deleted.
+            return SendResult(
+                topic, error=UnknownTopicError(f"sending to {topic}: it was deleted", "_DESTROY")
+            )
         return SendResult(topic, error=from_kafka(f"sending to {topic}", error))
     offset = message.offset()
     return SendResult(topic, message.partition(), -1 if offset is None else offset)  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from millstream.client import (
     SendHandle,
     SendResult,
     TimedOutError,
+    UnknownTopicError,
     sending,
 )
 from millstream.client.aio_producer import _Reports
@@ -105,6 +106,14 @@ def test_a_callback_of_librdkafka_that_raises_does_not_end_the_polling(
     sending._poll(cast(Any, Raw()), stop)
 
     assert "a callback of the producer failed" in caplog.text
+
+
+def test_a_message_that_waited_for_a_deleted_partition_is_told_that_the_topic_is_gone() -> None:
+    """The stream of telemetry makes such a topic again; it ended with an error of the broker's handle."""
+    result = outcome("events", KafkaError(KafkaError._DESTROY), RawMessage(topic="events", partition=1))
+
+    assert isinstance(result.error, UnknownTopicError)
+    assert "sending to events: it was deleted" in str(result.error)
 
 
 def test_unknown_offset_is_minus_one() -> None:
