@@ -296,9 +296,11 @@ class LocalLog:
     def trust(self) -> None:
         """This replica leads or has caught up with the leader: it has again what recovery cut, or no replica has it."""
         self.health.is_doubtful = False
+        path = f"{self.directory}/{CUT_FILE}"
+        self._unsynced.small_files.pop(path, None)
         # If the file stays, a later start asks the other replicas once more, and nothing else happens.
         with suppress(OSError):
-            self.disk.unlink(f"{self.directory}/{CUT_FILE}")
+            self.disk.unlink(path)
 
     def retire(self) -> None:
         """The log is being deleted: late requests get an error, files are closed."""

@@ -7,6 +7,7 @@ unless other nodes keep the log and need not have what follows: then it is cut t
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -77,6 +78,10 @@ class RecoveryReport(msgspec.Struct):
             if error.errno not in NO_ROOM:
                 raise
             self.unwritten[path] = CUT_NOTE
+            # The name alone says it, and may find room.
+            with suppress(OSError):
+                disk.open(path, create=True).close()
+                disk.sync_dir(self.directory)
 
 
 class _Synced(msgspec.Struct, frozen=True):

@@ -208,6 +208,18 @@ def test_a_full_disk_leaves_the_doubt_to_the_next_flush() -> None:
     assert store.disk.exists(marker(store))
 
 
+def test_a_doubt_that_is_over_is_not_written_by_the_next_flush() -> None:
+    store = written()
+    rot(store, 4, 50, 3)
+    store.disk.restart()
+    store.disk.faults.add(Fault(Operation.WRITE, errno.ENOSPC, times=50))
+    store.open().log().trust()
+    store.disk.faults.clear()
+    append_values(store.log(), b"more")
+    flush(store.log())
+    assert not store.disk.exists(marker(store))
+
+
 def test_a_log_that_was_cut_while_the_disk_was_full_can_be_opened_again() -> None:
     """The checkpoint went on to name the segment that was last before the cut, whose file was set aside."""
     store = written(count=20)
@@ -220,7 +232,7 @@ def test_a_log_that_was_cut_while_the_disk_was_full_can_be_opened_again() -> Non
     assert store.open().log().log_end_offset == end
     store.disk.faults.clear()
     assert store.kill().log().offline is None
-    assert store.log().log_end_offset == end
+    assert (store.log().log_end_offset, store.log().health.is_doubtful) == (end, True)
 
 
 @given(offset=st.integers(0, 7), bit=st.integers(0, 31), later=st.integers(1, 5))
