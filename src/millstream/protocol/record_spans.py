@@ -94,6 +94,36 @@ def keyed_windows(header: BatchHeader, pieces: Iterable[bytes]) -> Iterator[byte
         )
 
 
+def record_times(header: BatchHeader, pieces: Iterable[bytes]) -> Iterator[tuple[int, int]]:
+    """Timestamp and offset of each record. Keys and values are passed over, so a piece is in memory and no more."""
+    left, most_delta = header.record_count, header.last_offset_delta
+    append_time = header.max_timestamp if header.log_append_time else None
+    data, position = b"", 0
+    for piece in pieces:
+        # Behind it when a record goes on in the next piece.
+        position -= len(data)
+        data, position = (piece, position) if position >= 0 else (data[position:] + piece, 0)
+        while left:
+            try:
+                length, body = read_varint(data, position)
+                timestamp_delta, at = read_varint(data, body + 1, INT64_BYTES)
+                offset_delta, at = read_varint(data, at)
+            except IndexError:
+                break
+            except VarintError as error:
+                raise InvalidRecordsError(str(error)) from None
+            if at > body + length or not 0 <= offset_delta <= most_delta:
+                raise InvalidRecordsError(f"a record of {length} bytes has offset delta {offset_delta}")
+            position = body + length
+            left -= 1
+            timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
+            yield timestamp, header.base_offset + offset_delta
+        if not left:
+            return
+    if left:
+        raise InvalidRecordsError("the records end before the count in the batch header is reached")
+
+
 def with_timestamp_delta(data: bytes, span: RecordSpan, timestamp_delta: int) -> bytes:
     """The encoded record under another timestamp delta; all else stays as it is."""
     delta = encode_varint(timestamp_delta)

@@ -1,16 +1,29 @@
 """Find records by time. A batch is opened only when it is the one that holds the answer."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+import msgspec
+
 from millstream.protocol.record_batch import BatchHeader
-from millstream.protocol.records import Record, check_record_count, iter_records
+from millstream.protocol.record_spans import record_times
+from millstream.protocol.records import check_record_count, unpack_batch
 from millstream.storage.log import PartitionLog
 from millstream.storage.segment import NO_TIMESTAMP, Segment
 
-# A batch that was stored unopened may unpack to anything; it is read piece by piece, and no further than this.
-_OPEN_LIMIT_BYTES = 256 << 20
-_OPEN_LIMIT_RECORDS = 4_000_000
+
+class OpenLimit(msgspec.Struct):
+    """What one look-up may open yet. A batch that was stored unopened may unpack to anything, and there may be any
+    number of batches whose headers name a time that none of their records has.
+    """
+
+    size_bytes: int = 256 << 20
+    records: int = 1_000_000
+
+    def opened(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            self.size_bytes -= len(piece)
+            yield piece
 
 
 class TimestampOffset(NamedTuple):
@@ -25,25 +38,30 @@ class FoundBatch(NamedTuple):
     header: BatchHeader
     data: memoryview
 
-    def first_record(self, timestamp: int, log_start_offset: int) -> TimestampOffset | None:
-        for record in _records(self.header, self.data):
-            if record.timestamp_ms >= timestamp and record.offset >= log_start_offset:
-                return TimestampOffset(record.timestamp_ms, record.offset, self.header.leader_epoch)
+    def first_record(self, timestamp: int, log_start_offset: int, limit: OpenLimit) -> TimestampOffset | None:
+        for time, offset in self._times(limit):
+            if time >= timestamp and offset >= log_start_offset:
+                return TimestampOffset(time, offset, self.header.leader_epoch)
         return None
 
-    def largest_timestamp(self, log_start_offset: int) -> int:
+    def largest_timestamp(self, log_start_offset: int, limit: OpenLimit) -> int:
         """Of its records from there on."""
-        visible = (
-            each.timestamp_ms for each in _records(self.header, self.data) if each.offset >= log_start_offset
-        )
+        visible = (time for time, offset in self._times(limit) if offset >= log_start_offset)
         return max(visible, default=NO_TIMESTAMP)
+
+    def _times(self, limit: OpenLimit) -> Iterator[tuple[int, int]]:
+        check_record_count(self.header, limit.records)
+        limit.records -= self.header.record_count
+        header, pieces = unpack_batch(self.data, limit.size_bytes)
+        return record_times(header, limit.opened(pieces))
 
 
 def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampOffset | None:
     """The first record whose timestamp is `timestamp` or later."""
+    limit = OpenLimit()
     try:
         for batch in _batches_for_timestamp(log, timestamp):
-            found = batch.first_record(timestamp, log.log_start_offset)
+            found = batch.first_record(timestamp, log.log_start_offset, limit)
             if found is not None:
                 return found
     except OSError as error:
@@ -102,8 +120,3 @@ def _largest_visible(log: PartitionLog, segment: Segment) -> tuple[int, FoundBat
         elif header.last_offset >= start:
             first = FoundBatch(header, data)
     return largest, first
-
-
-def _records(header: BatchHeader, data: memoryview) -> Iterator[Record]:
-    check_record_count(header, _OPEN_LIMIT_RECORDS)
-    return iter_records(data, _OPEN_LIMIT_BYTES)

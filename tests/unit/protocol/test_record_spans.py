@@ -1,4 +1,6 @@
 import contextlib
+import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -6,7 +8,7 @@ from hypothesis import strategies as st
 
 from millstream.protocol.compression import Compression
 from millstream.protocol.record_batch import HEADER_SIZE, read_header
-from millstream.protocol.record_spans import keyed_windows, record_spans, with_timestamp_delta
+from millstream.protocol.record_spans import keyed_windows, record_spans, record_times, with_timestamp_delta
 from millstream.protocol.records import (
     InvalidRecordsError,
     Record,
@@ -16,6 +18,7 @@ from millstream.protocol.records import (
     seal_batch,
     unpack_batch,
 )
+from millstream.protocol.varint import encode_varint
 
 LIMIT = 1_000_000
 
@@ -88,3 +91,37 @@ def test_records_without_a_key_are_named_up_to_a_thousand() -> None:
     with pytest.raises(InvalidRecordsError) as refused:
         _check_keyed(batch)
     assert [each.batch_index for each in refused.value.records] == list(range(1, 2000, 2))
+
+
+@given(items=contents, size=st.integers(1, 70))
+def test_times_are_read_from_pieces_of_any_size(
+    items: list[tuple[bytes | None, bytes | None]], size: int
+) -> None:
+    records = records_of(items)
+    header, payload = open_batch(encode_batch(records), LIMIT)
+    pieces = [payload[at : at + size] for at in range(0, len(payload), size)]
+    times = [(each.timestamp_ms, each.offset) for each in records]
+    assert list(record_times(header, pieces)) == times
+    with pytest.raises(InvalidRecordsError):
+        list(record_times(header._replace(record_count=len(records) + 1), pieces))
+    # Where the log said when it took them, that counts.
+    by_log = header._replace(attributes=header.attributes | 8, max_timestamp=5)
+    assert list(record_times(by_log, pieces)) == [(5, offset) for _, offset in times]
+
+
+def test_times_take_the_same_memory_whatever_the_size_of_a_record() -> None:
+    header = read_header(memoryview(encode_batch([Record(0, 1000, None, b""), Record(1, 1005, None, b"")])))
+    head, block = bytes(1) + encode_varint(0) + encode_varint(0), bytes(1 << 16)
+    kept: list[int] = []
+
+    def pieces() -> Iterator[bytes]:
+        yield encode_varint(len(head) + 64 * len(block)) + head
+        for _ in range(64):
+            yield block
+            kept.append(sys.getrefcount(block))
+        yield encode_varint(3) + bytes(1) + encode_varint(5) + encode_varint(1)
+
+    assert list(record_times(header, pieces())) == [(1000, 0), (1005, 1)]
+    assert len(kept) == 64
+    # The next piece is asked for with the last one at hand, and none before it.
+    assert max(kept) == kept[0]

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from millstream.protocol.records import Record, encode_batch
 from millstream.storage.log import PartitionLog
-from millstream.storage.lookup import batch_for_timestamp, largest_timestamp, offset_for_timestamp
+from millstream.storage.lookup import OpenLimit, batch_for_timestamp, largest_timestamp, offset_for_timestamp
 from support.logs import NOW_MS, append, append_values, batch_of, flush, new_log, read_records
 
 SMALL = {"segment_bytes": 400, "index_interval_bytes": 80, "message_timestamp_after_max_ms": 1 << 50}
@@ -38,7 +38,7 @@ def test_the_first_record_at_or_after_the_time_is_found(
 def test_the_batch_that_has_it_is_found_unopened(times: list[list[int]], target: int) -> None:
     log = filled(times)
     batch = batch_for_timestamp(log, NOW_MS + target)
-    opened = batch.first_record(NOW_MS + target, 0) if batch is not None else None
+    opened = batch.first_record(NOW_MS + target, 0, OpenLimit()) if batch is not None else None
     assert opened == offset_for_timestamp(log, NOW_MS + target)
 
 
@@ -48,7 +48,7 @@ def test_the_largest_timestamp_is_that_of_what_can_be_read(times: list[list[int]
     log.advance_start(min(start, log.log_end_offset))
     largest, first = largest_timestamp(log)
     if first is not None:
-        largest = max(largest, first.largest_timestamp(log.log_start_offset))
+        largest = max(largest, first.largest_timestamp(log.log_start_offset, OpenLimit()))
     assert largest == max((each.timestamp_ms for each in read_records(log)), default=-1)
 
 

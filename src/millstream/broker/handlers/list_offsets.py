@@ -60,6 +60,9 @@ async def _answer(
 ) -> ListOffsetsPartitionResponse:
     error, found, partition = ErrorCode.NONE, _NOT_FOUND, None
     try:
+        if call.is_abandoned:
+            # Each look-up by time may take long.
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the client has gone")
         partition = partitions.find_for_client(topic, wanted.partition_index)
         partition.check_epoch(wanted.current_leader_epoch)
         if partition.log.offline is not None:

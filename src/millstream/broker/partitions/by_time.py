@@ -7,15 +7,15 @@ from functools import partial
 
 from millstream.broker.server.long_work import LongWork
 from millstream.storage.log import PartitionLog
-from millstream.storage.lookup import TimestampOffset, batch_for_timestamp
+from millstream.storage.lookup import OpenLimit, TimestampOffset, batch_for_timestamp
 from millstream.storage.lookup import largest_timestamp as largest_of_closed
 
 
 async def offset_at(long_work: LongWork, log: PartitionLog, timestamp: int) -> TimestampOffset | None:
     """The first record whose timestamp is `timestamp` or later."""
-    from_offset = 0
+    from_offset, limit = 0, OpenLimit()
     while (batch := batch_for_timestamp(log, timestamp, from_offset)) is not None:
-        found = await long_work.apart(partial(batch.first_record, timestamp, log.log_start_offset))
+        found = await long_work.apart(partial(batch.first_record, timestamp, log.log_start_offset, limit))
         if log.offline is not None:
             # The topic was deleted meanwhile, or the log cannot be read any more.
             raise log.offline
@@ -31,4 +31,5 @@ async def largest_timestamp(long_work: LongWork, log: PartitionLog) -> int:
     largest, first = largest_of_closed(log)
     if first is None:
         return largest
-    return max(largest, await long_work.apart(partial(first.largest_timestamp, log.log_start_offset)))
+    opened = partial(first.largest_timestamp, log.log_start_offset, OpenLimit())
+    return max(largest, await long_work.apart(opened))

@@ -6,11 +6,14 @@ from typing import Any, TypeVar
 
 import pytest
 
+from millstream.broker.partitions import by_time
 from millstream.broker.partitions.by_time import largest_timestamp, offset_at
 from millstream.broker.server.long_work import LongWork
+from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import HEADER_SIZE, read_header
-from millstream.protocol.records import Record, encode_batch, iter_records, seal_packed
+from millstream.protocol.records import Record, encode_batch, seal_packed, unpack_batch
 from millstream.storage.log import PartitionLog
+from millstream.storage.lookup import OpenLimit
 from support.logs import NOW_MS, append, new_log
 
 Result = TypeVar("Result")
@@ -22,7 +25,7 @@ class Threads:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.jobs = 0
         self._is_in_one = False
-        monkeypatch.setattr("millstream.storage.lookup.iter_records", self._iter_records)
+        monkeypatch.setattr("millstream.storage.lookup.unpack_batch", self._unpack_batch)
 
     async def run(self, job: Callable[[], Result]) -> Result:
         self.jobs += 1
@@ -32,9 +35,9 @@ class Threads:
         finally:
             self._is_in_one = False
 
-    def _iter_records(self, batch: memoryview, limit: int) -> Any:
+    def _unpack_batch(self, batch: memoryview, limit: int) -> Any:
         assert self._is_in_one
-        return iter_records(batch, limit)
+        return unpack_batch(batch, limit)
 
 
 def batch(*times: int, claimed: int | None = None) -> bytes:
@@ -77,3 +80,16 @@ def test_the_batch_that_a_log_begins_within_is_opened_in_a_thread(monkeypatch: p
     log.advance_start(1)
     assert in_loop(lambda work: largest_timestamp(work, log), threads) == NOW_MS + 40
     assert threads.jobs == 1
+
+
+@pytest.mark.parametrize("limit", [OpenLimit(records=7), OpenLimit(size_bytes=60)])
+def test_a_look_up_opens_so_much_and_no_more_however_many_batches_claim_the_time(
+    monkeypatch: pytest.MonkeyPatch, limit: OpenLimit
+) -> None:
+    threads = Threads(monkeypatch)
+    monkeypatch.setattr(by_time, "OpenLimit", lambda: limit)
+    log = log_of(*(batch(0, 1, 2, claimed=90) for _ in range(50)))
+    with pytest.raises(KafkaError) as refused:
+        in_loop(lambda work: offset_at(work, log, NOW_MS + 50), threads)
+    assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert threads.jobs == 3
