@@ -181,6 +181,8 @@ class _Lane:
     def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
+        # Not left to the task, which may not have begun.
+        self._refuse_waiting()
 
     def give_up_late(self, now: float) -> None:
         """Tell those whose time is over; a batch that was sent may still arrive."""
@@ -212,10 +214,16 @@ class _Lane:
                 await self._deliver(self._on_its_way)
         finally:
             self._task = None
+            # Of a batch that was refused, those that were not tried alone yet.
+            self._waiting.extendleft(each for each in self._on_its_way if not each.answer.done())
             self._on_its_way = []
-            for sending in self._waiting:
-                self._end(sending, NotDone(ErrorCode.BROKER_NOT_AVAILABLE, "this node is stopping"))
-            self._waiting.clear()
+            self._refuse_waiting()
+
+    def _refuse_waiting(self) -> None:
+        while self._waiting:
+            self._end(
+                self._waiting.popleft(), NotDone(ErrorCode.BROKER_NOT_AVAILABLE, "this node is stopping")
+            )
 
     def _cut(self) -> list[_Sending]:
         """As many as fit into one batch; at least one, for its leader to refuse if it is too large."""

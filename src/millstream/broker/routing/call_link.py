@@ -135,6 +135,9 @@ class CallLink:
     async def _connect(self) -> None:
         host, _, port = self.address.rpartition(":")
         reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        if self._closed:
+            writer.transport.abort()
+            return
         connection = self._open = _Open(writer)
         connection.tell(PEER_CLIENT, encode_greeting(self._greeting()))
         connection.reading = asyncio.get_running_loop().create_task(

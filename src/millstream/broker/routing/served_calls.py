@@ -167,9 +167,13 @@ class ServedCalls:
         correlation = call.correlation_id
         tasks[correlation] = task
 
-        def ended(_task: "asyncio.Task[None]", size: int = len(data)) -> None:
+        def ended(task: "asyncio.Task[None]", size: int = len(data)) -> None:
             tasks.pop(correlation, None)
             self._memory.give_back(size)
+            if task.cancelled():
+                # Answered anyway, also before it began: the caller that cancelled it keeps a place for the answer.
+                cancelled = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the call was cancelled")
+                call.reply_body([encode_refusal(cancelled)])
 
         task.add_done_callback(ended)
 
@@ -183,11 +187,6 @@ class ServedCalls:
             answer = await self._local.carry_out(caller, wanted)
         except KafkaError as error:
             body = encode_refusal(error)
-        except asyncio.CancelledError:
-            # Answered anyway: the caller that cancelled it keeps a place for the answer.
-            cancelled = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the call was cancelled")
-            call.reply_body([encode_refusal(cancelled)])
-            raise
         except Exception:
             log.exception("call failed", call=type(wanted).__name__)
             body = encode_refusal(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the node failed; see its log"))

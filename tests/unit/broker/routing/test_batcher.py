@@ -164,3 +164,53 @@ def test_nothing_is_no_message(node: InProcessNode) -> None:
     with pytest.raises(NotDone) as refusal:
         do(node, story())
     assert refusal.value.code is ErrorCode.INVALID_RECORD
+
+
+def test_who_waits_when_the_batcher_closes_hears_of_it_also_before_the_first_batch(
+    node: InProcessNode,
+) -> None:
+    async def story() -> list[Any]:
+        batcher = batcher_of(node)
+        sending = asyncio.create_task(batcher.send(ME, PLACE, message()))
+        # It has run up to its answer; the task that cuts batches is made, and has not begun.
+        await asyncio.sleep(0)
+        batcher.close()
+        async with asyncio.timeout(60):
+            outcomes = await asyncio.gather(sending, return_exceptions=True)
+        assert batcher.waiting_bytes == 0
+        return outcomes
+
+    (unsent,) = do(node, story())
+    assert isinstance(unsent, NotDone)
+    assert unsent.code is ErrorCode.BROKER_NOT_AVAILABLE
+
+
+def test_who_is_to_be_tried_alone_when_the_batcher_closes_hears_of_it(
+    node: InProcessNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> list[Any]:
+        batcher = batcher_of(node)
+        is_alone = asyncio.Event()
+
+        async def append(*_: object, **__: object) -> None:
+            if not is_alone.is_set():
+                is_alone.set()
+                raise NotDone(ErrorCode.MESSAGE_TOO_LARGE, "together they are too large")
+            begun.set()
+            await asyncio.Event().wait()
+
+        begun = asyncio.Event()
+        monkeypatch.setattr(batcher.partitions, "append", append)
+        sendings = [asyncio.create_task(batcher.send(ME, PLACE, message())) for _ in range(3)]
+        async with asyncio.timeout(60):
+            await begun.wait()
+            batcher.close()
+            outcomes = await asyncio.gather(*sendings, return_exceptions=True)
+        assert batcher.waiting_bytes == 0
+        return outcomes
+
+    uncertain, *unsent = do(node, story())
+    assert not isinstance(uncertain, NotDone)
+    assert uncertain.code is ErrorCode.REQUEST_TIMED_OUT
+    assert [type(each) for each in unsent] == [NotDone, NotDone]
+    assert [each.code for each in unsent] == [ErrorCode.BROKER_NOT_AVAILABLE] * 2

@@ -161,3 +161,24 @@ def test_the_other_end_is_told_of_a_call_that_nobody_waits_for_and_a_late_answer
         assert await came_late == 7
 
     play(story)
+
+
+def test_a_link_that_is_closed_while_it_connects_leaves_no_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(link: CallLink, node: OtherNode) -> None:
+        made: list[asyncio.StreamWriter] = []
+        connect = asyncio.open_connection
+
+        async def closed_meanwhile(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            reader, writer = await connect(host, port)
+            made.append(writer)
+            link.close()
+            return reader, writer
+
+        monkeypatch.setattr(asyncio, "open_connection", closed_meanwhile)
+        refused = await refusal(link.call(ME, question("a")))
+        assert isinstance(refused, NotDone)
+        assert [each.transport.is_closing() for each in made] == [True]
+
+    play(story)
