@@ -103,6 +103,19 @@ def test_clients_are_told_of_one_node(client: RawClient, topic: str) -> None:
         assert (found.node_id, found.error_code) == (1, 0)
 
 
+def test_records_are_sent_once_however_often_a_fetch_names_their_partition(
+    client: RawClient, topic: str
+) -> None:
+    write_all(client, topic, b"a", b"b", b"c")
+    wanted = {"partition": 1, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+    fields = fetch_fields(topic, topics=[{"topic": topic, "partitions": [wanted] * 5}])
+    answers = fetched_partitions(client.call("fetch", 12, **fields))
+    assert [(each.partition_index, each.error_code, each.high_watermark) for each in answers] == [
+        (1, 0, 1)
+    ] * 5
+    assert [count_of(each.records) for each in answers] == [1, 0, 0, 0, 0]
+
+
 def test_where_a_topic_is_direct_clients_are_told_of_all_nodes(
     three: ThreeNodes, client: RawClient, topic: str
 ) -> None:

@@ -282,7 +282,8 @@ class FetchRelay:
         index = wanted.request.partition
         if wanted.error or wanted.node is None:
             return FetchedPartition(wanted.topic, index, wanted.error)
-        found = taken.get(wanted.key)
+        # Once, however often the request names it: the records of one answer are sent once.
+        found = taken.pop(wanted.key, None)
         if found is not None:
             found.topic = wanted.topic
             return found
