@@ -183,7 +183,7 @@ TABLE: dict[int, ApiRow] = {
         _row(
             "describe_configs",
             needs.configs(Operation.DESCRIBE_CONFIGS),
-            slices=SlicePlan(("resources",), ("results",), slice=10),
+            slices=SlicePlan(("resources",), ("results",), slice=10, once=""),
         ),
         _row("alter_configs", needs.configs(Operation.ALTER_CONFIGS)),
         _row("describe_log_dirs", cluster(Operation.DESCRIBE)),

@@ -3,8 +3,9 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 
-from millstream.broker.api.sliced_requests import SlicePlan, is_long, joined, parts_of
+from millstream.broker.api.sliced_requests import SlicePlan, is_long, joined, parts_of, without_repeats
 from millstream.broker.api.table import TABLE
 from millstream.broker.server.long_work import SLICE_ELEMENTS
 from millstream.protocol.codec import message_class
@@ -56,3 +57,16 @@ def test_every_plan_names_arrays_that_there_are() -> None:
                 if kind == "response" and place < len(path) - 1:
                     names = {each.name for each in shape_of(entity)}
                     assert names.issuperset(plan.keys[place]) or name == "offset_fetch"
+
+
+def test_settings_are_described_once_however_often_they_are_asked_for() -> None:
+    plan = next(row.slices for row in TABLE.values() if row.api.name == "describe_configs")
+    assert plan is not None
+    asked = [
+        DescribeConfigsResource(resource_type=kind, resource_name="1", configuration_keys=keys)
+        for kind, keys in ((2, None), (4, None), (4, ("node.id",)))
+    ]
+    request = DescribeConfigsRequest(
+        resources=tuple(asked * 100), include_synonyms=True, include_documentation=True
+    )
+    assert without_repeats(plan, request).resources == tuple(asked)
