@@ -18,6 +18,7 @@ from crc32c import crc32c
 from millstream.config.topic import TopicConfig
 from millstream.runtime.disk import Disk
 from millstream.runtime.sometimes import sometimes
+from millstream.storage.begun import BegunLog, begun_logs, forget_begun
 from millstream.storage.identity import NO_INCARNATION, Identity, read_identity
 from millstream.storage.layout import LOG_SUFFIX, partition_directory, with_checksum, without_checksum
 from millstream.storage.leader_epochs import LeaderEpochs
@@ -164,6 +165,13 @@ def write_checkpoint(disk: Disk, data_dir: str, entries: list[LogCheckpoint]) ->
     body = msgspec.msgpack.encode(entries)
     crc = crc32c(body)
     disk.write_atomically(f"{data_dir}/{CHECKPOINT_FILE}", _HEAD.pack(_MAGIC, crc) + body)
+    if begun := begun_logs(disk, data_dir):
+        written = (
+            BegunLog.of(each.topic_id, partition_directory("", each.topic, each.partition), each.incarnation)
+            for each in entries
+            if each.segments
+        )
+        forget_begun(disk, data_dir, begun.intersection(written))
     return crc
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec.structs import replace
 
 from millstream.runtime.disk import Disk
+from millstream.storage.begun import mark_begun
 from millstream.storage.flush import OwnDirectory, Unsynced
 from millstream.storage.identity import Identity
 from millstream.storage.layout import (
@@ -39,6 +40,8 @@ class LogDirectory:
         if self._disk.exists(identity):
             return
         self._disk.make_dirs(self._path)
+        parents = parent_directories(self._path)
+        begun = mark_begun(self._disk, parents[-1], self._path, self.identity)
         if is_doubtful:
             # That there was none said so until now.
             self._disk.write_atomically(f"{self._path}/{CUT_FILE}", CUT_NOTE)
@@ -47,7 +50,7 @@ class LogDirectory:
         if epochs.entries:
             # A leader that has not written yet.
             self.note_epochs(epochs)
-        self._unsynced.directories.update(parent_directories(self._path))
+        self._unsynced.directories.update((*parents, begun))
 
     def note_epochs(self, epochs: LeaderEpochs) -> None:
         self._unsynced.small_files[f"{self._path}/{EPOCHS_FILE}"] = epochs.encode()

@@ -50,12 +50,14 @@ def recover_log(
     max_epoch: int = ANY_EPOCH,
     *,
     committed: int | None = None,
+    was_written: bool = True,
     identity: Identity,
     new_incarnation: bytes,
 ) -> tuple[LogState, RecoveryReport]:
     """The log as it is on disk. `known` is what a checkpoint says of this very directory; None when nothing is known.
 
-    Where other nodes keep the log too, all replicas are known to have it up to `committed`.
+    Where other nodes keep the log too, all replicas are known to have it up to `committed`. `was_written`: it may have
+    had records, also where there are none now.
     """
     disk = files.disk
     report = RecoveryReport(directory)
@@ -100,8 +102,8 @@ def recover_log(
     if segments and segments[-1].summary.end_offset < log_start:
         segments = _begin_at(log_start, segments, recovery)
     end = segments[-1].summary.end_offset if segments else 0
-    if committed is not None and (not segments or end < committed):
-        # A log that was never written looks like one that is lost. Other replicas know better, or have nothing either.
+    if committed is not None and (end < committed or (was_written and not segments)):
+        # Its files are lost. Other replicas know better.
         report.doubt(disk)
     start = max(log_start, segments[0].base_offset) if segments else log_start
     position = (segments[-1].base_offset, segments[-1].summary.size_bytes) if segments else (0, 0)

@@ -10,6 +10,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.clock import Clock
 from millstream.runtime.disk import NO_ROOM, Disk
 from millstream.runtime.sometimes import sometimes
+from millstream.storage.begun import BegunLog, begun_logs, forget_begun
 from millstream.storage.checkpoint import (
     LogCheckpoint,
     are_files_there,
@@ -87,6 +88,8 @@ class LogStore:
         self._new_id = new_id
         self._entries: dict[tuple[str, int, bytes], LogCheckpoint] = {}
         self._has_checkpoint = False
+        self._begun: set[tuple[str, str]] = set()
+        """Where logs were begun before this start and since the last checkpoint."""
         self._unopened: dict[tuple[str, int], LogCheckpoint] = {}
         self._leaving: list[tuple[str, OwnDirectory]] = []
         """Directories of removed logs in which a thread was writing."""
@@ -128,11 +131,13 @@ class LogStore:
         )
         self._entries = {(entry.topic, entry.partition, entry.topic_id): entry for entry in entries}
         self._has_checkpoint = found is not None
+        begun = begun_logs(self.disk, self.data_dir)
+        self._begun = {each.place for each in begun}
         for spec in partitions:
             self.logs[spec.topic, spec.partition] = self._open(spec, progress)
         if not self.was_clean or self._unsynced:
             self._make_durable()
-            self._write_first_checkpoint()
+            self._write_first_checkpoint(begun)
         self._entries.clear()
         if not self.was_clean:
             self._set_strays_aside()
@@ -174,6 +179,7 @@ class LogStore:
                 self._clock.now_ms(),
                 spec.leader_epoch,
                 committed=spec.committed if identity is None else spec.committed_in(identity.incarnation),
+                was_written=self._was_written(spec, directory, entry),
                 identity=identity or Identity(spec.topic_id),
                 new_incarnation=self._new_id().bytes,
             )
@@ -194,6 +200,12 @@ class LogStore:
         if not report.is_synced:
             self._unsynced.append((spec, log))
         return log
+
+    def _was_written(self, spec: PartitionSpec, directory: str, entry: LogCheckpoint | None) -> bool:
+        """Whether the log has had records, as far as one can tell without its directory."""
+        if not self._has_checkpoint or (entry is not None and entry.segments):
+            return True
+        return BegunLog.of(spec.topic_id, directory).place in self._begun
 
     def _known_of(
         self, spec: PartitionSpec, directory: str, entry: LogCheckpoint | None, identity: Identity | None
@@ -243,7 +255,7 @@ class LogStore:
                     *spec[:3]
                 )
 
-    def _write_first_checkpoint(self) -> None:
+    def _write_first_checkpoint(self, begun: Iterable[BegunLog]) -> None:
         """What was just scanned need not be scanned again. A full disk is no reason not to start."""
         entries = self.checkpoint()
         try:
@@ -253,6 +265,13 @@ class LogStore:
                 raise
         else:
             self.checkpoint_written(entries)
+            # Of a log in doubt it must be known after the next crash too.
+            in_doubt = {
+                BegunLog.of(log.place.identity.topic_id, log.directory).place
+                for log in self.logs.values()
+                if log.health.is_doubtful or log.health.offline is not None
+            }
+            forget_begun(self.disk, self.data_dir, (each for each in begun if each.place not in in_doubt))
 
     def _identity_in(
         self, directory: str, spec: PartitionSpec, entry: LogCheckpoint | None
@@ -327,6 +346,10 @@ class LogStore:
         if log is None:
             return None
         log.retire()
+        identity = log.place.identity
+        begun = BegunLog.of(identity.topic_id, log.directory, identity.incarnation)
+        if log.segments:
+            forget_begun(self.disk, self.data_dir, (begun,))
         if log.place.ownership.is_held:
             self._leaving.append((log.directory, log.place.ownership))
         return self._move_away(log.directory, room) if self.disk.exists(log.directory) else None

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 from millstream.config.topic import TopicConfig
 from millstream.protocol.record_batch import read_header
+from millstream.storage.begun import BegunLog, begun_logs
+from millstream.storage.checkpoint import CHECKPOINT_FILE, write_checkpoint
 from millstream.storage.layout import CUT_FILE, EPOCHS_FILE
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.testing.disk import Crashed, Fault, Operation
-from support.logs import Store, append, append_values, batch_of, flush, read_values
+from support.logs import DATA_DIR, Store, append, append_values, batch_of, flush, read_values
 
 REPLICATED = TopicConfig(segment_bytes=400)
 
@@ -169,16 +171,53 @@ def test_a_log_that_ends_before_what_all_replicas_had_is_in_doubt() -> None:
     assert store.log().health.is_doubtful
 
 
-def test_a_log_that_was_never_written_is_not_in_doubt_after_a_clean_stop() -> None:
+def test_a_log_that_was_never_written_is_not_in_doubt() -> None:
+    """Such partitions would have no leader while one of their nodes is away."""
     store = ReplicatedStore(topics={"t": REPLICATED})
+    for restart in (store.kill, store.lose_power, store.stop_and_start):
+        assert not restart().log().health.is_doubtful
     store.move_away_and_back()
-    assert not store.log().health.is_doubtful
-    assert not store.stop_and_start().log().health.is_doubtful
-    assert store.kill().log().health.is_doubtful, "whatever it may have been"
-    store.log().trust()
+    assert not store.kill().log().health.is_doubtful
     append(store.log(), batch_of([b"0"]), leader_epoch=1)
     flush(store.log())
     assert not store.kill().log().health.is_doubtful
+
+
+def test_where_the_checkpoint_is_lost_too_an_empty_log_is_in_doubt() -> None:
+    store = ReplicatedStore(topics={"t": REPLICATED})
+    store.disk.unlink(f"{DATA_DIR}/{CHECKPOINT_FILE}")
+    assert store.kill().log().health.is_doubtful
+
+
+@pytest.mark.parametrize("removes", [False, True])
+def test_what_was_begun_is_kept_in_mind_until_a_checkpoint_knows_of_it_or_it_is_removed(
+    removes: bool,
+) -> None:
+    store = written()
+    (begun,) = begun_logs(store.disk, DATA_DIR)
+    identity = store.log().place.identity
+    assert begun == BegunLog.of(identity.topic_id, store.log().directory, identity.incarnation)
+    if removes:
+        store.move_away_and_back()
+    else:
+        store.checkpoint()
+    assert not begun_logs(store.disk, DATA_DIR)
+
+
+def test_a_log_that_takes_the_place_of_another_meanwhile_is_kept_in_mind() -> None:
+    store = written()
+    entries = store.store.checkpoint()
+    store.move_away_and_back()
+    append(store.log(), batch_of([b"0"]), leader_epoch=1)
+    flush(store.log())
+    write_checkpoint(store.disk, DATA_DIR, entries)
+    assert len(begun_logs(store.disk, DATA_DIR)) == 1
+
+
+def test_logs_that_are_sound_after_a_crash_are_kept_in_mind_no_longer() -> None:
+    store = written().kill()
+    assert not begun_logs(store.disk, DATA_DIR)
+    assert begun_logs(lost("").disk, DATA_DIR), "in doubt, until it has caught up"
 
 
 @given(operations=st.integers(0, 40), power_loss=st.booleans())

@@ -106,8 +106,7 @@ class RecoveredReplicas:
 def _describe(topic_id: UUID, p: PartitionImage, found: PartitionLog, is_whole: bool) -> RecoveredReplica:
     end = found.flushed_offset if found.config.durable else found.log_end_offset
     last_epoch = found.epochs.epoch_of(end - 1)
-    # One that is empty was most likely never written.
-    if found.health.is_doubtful and end:
+    if found.health.is_doubtful:
         sometimes("a log was cut at recovery")
         log.warning(
             "acknowledged records may be lost here; the controller compares replicas",
