@@ -124,7 +124,7 @@ def test_a_subscriber_that_does_not_read_is_disconnected(strict):
 
 
 def test_a_storm_of_the_same_client(strict):
-    """Two hundred connections with one client id: each takes the session over, and one has it at the end."""
+    """A hundred connections with one client id: each takes the session over, and one has it at the end."""
     storm = [RawMqtt(strict) for _ in range(200)]
     for number, each in enumerate(storm):
         each.send(Connect("the-same" if number % 2 else f"storm-{number}", 5, True, 0))

@@ -33,6 +33,8 @@ class Attending:
         self._caller = caller
         self._node = node
         self.clients: dict[str, Attended] = {}
+        self.waiting: dict[str, Attended] = {}
+        """The newest that waits for the end of another one of its id."""
         self._shards: dict[int, dict[str, None]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
 

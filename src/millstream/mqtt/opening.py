@@ -91,21 +91,29 @@ async def open_session(client: "Client", want: WantOpen) -> None:
 async def _take_turn(client: "Client") -> None:
     """One of the same id that is connected here: how it ended is told before the session is opened again.
 
-    So of one id this node opens one session at a time.
+    So of one id this node opens one session at a time, and of those that wait for it only the newest.
     """
     attending = client.shared.attending
+    clients, waiting = attending.clients, attending.waiting
     loop = asyncio.get_running_loop()
     until = loop.time() + _EARLIER_SECONDS
+    if (older := waiting.get(client.client_id)) is not None:
+        older.taken_over()
+    waiting[client.client_id] = client
     ended = None
-    while (earlier := attending.clients.get(client.client_id)) is not None and earlier is not ended:
-        earlier.taken_over()
-        await asyncio.wait({earlier.ended}, timeout=until - loop.time())
-        if not earlier.ended.done():
-            raise KafkaError(
-                ErrorCode.COORDINATOR_NOT_AVAILABLE, "the end of the last connection is not told yet"
-            )
-        ended = earlier
-    attending.clients[client.client_id] = client
+    try:
+        while (earlier := clients.get(client.client_id)) is not None and earlier is not ended:
+            earlier.taken_over()
+            await asyncio.wait({earlier.ended}, timeout=until - loop.time())
+            if not earlier.ended.done() or client.machine.state is State.CLOSED:
+                raise KafkaError(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE, "the end of the last connection is not told yet"
+                )
+            ended = earlier
+    finally:
+        if waiting.get(client.client_id) is client:
+            del waiting[client.client_id]
+    clients[client.client_id] = client
 
 
 async def _request(client: "Client", want: WantOpen) -> OpenSession:

@@ -135,6 +135,20 @@ def test_who_comes_back_before_that_waits_for_it():
     run(scenario)
 
 
+def test_of_many_that_wait_for_one_session_only_the_newest_opens_it():
+    """Each opened it and left it again, in turn: the newest was refused after 5 s."""
+
+    async def scenario(house):
+        wires = [house.join("c")[0] for _ in range(50)]
+        await asyncio.sleep(1)
+        assert house.line.asked.count("OpenSession") == 2
+        assert [each.got[0].reason for each in wires] == [Reason.SERVER_UNAVAILABLE] * 49 + [0]
+        attending = house.door.shared.attending
+        assert (list(attending.clients), attending.waiting) == (["c"], {})
+
+    run(scenario)
+
+
 def test_one_that_has_ended_and_is_still_there_keeps_nobody_out():
     """As after a failure that nobody foresaw."""
 
