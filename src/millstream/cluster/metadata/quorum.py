@@ -60,7 +60,7 @@ class AddVoter(QuorumChange):
         if not _is_up(learner, image):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"node {self.node_id} is not up: it gets no vote that nobody could count on; start it first",
+                f"node {self.node_id} is not up, so it gets no vote; start it first",
             )
         return Change(ChangeKind.PROMOTE, learner)
 
