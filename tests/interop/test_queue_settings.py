@@ -161,7 +161,7 @@ def test_letters_without_the_record_and_what_is_counted(
     assert letter.key is None
     assert {name for name, _ in letter.headers} == {
         f"__dlq.errors.{name}"
-        for name in ("topic", "partition", "offset", "group", "delivery.count", "message")
+        for name in ("topic", "partition", "offset", "group", "delivery.count", "message", "record.missing")
     }
 
 

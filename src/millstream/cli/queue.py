@@ -171,7 +171,9 @@ def redrive(
             stayed += each.topic is None
     output.line(str(sent))
     if stayed:
-        output.note(f"{stayed} messages do not say where they came from")
+        output.note(
+            f"{stayed} letters stay: they do not say where they came from, or do not hold their record"
+        )
 
 
 def _row(queue: "QueueRow") -> tuple[object, ...]:

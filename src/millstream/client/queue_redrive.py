@@ -7,6 +7,7 @@ import msgspec
 
 from millstream.client.queue_consumer import QueueConsumer, QueueMessage
 from millstream.protocol.queue_call import DEAD_LETTER_PREFIX as PREFIX
+from millstream.protocol.queue_call import STAYS, source_of
 from millstream.protocol.records import Headers
 
 Send = Callable[[str, bytes | None, bytes | None, Headers], None]
@@ -14,15 +15,10 @@ Send = Callable[[str, bytes | None, bytes | None, Headers], None]
 
 
 class Redriven(msgspec.Struct, frozen=True):
-    """A dead letter and the topic that it went back to; None where it names no topic and stays."""
+    """A dead letter and the topic that it went back to; None where it STAYS."""
 
     letter: QueueMessage
     topic: str | None
-
-
-def source_of(letter: QueueMessage) -> str | None:
-    found = dict(letter.headers).get(f"{PREFIX}topic")
-    return None if not found else found.decode(errors="replace")
 
 
 def redrive(consumer: QueueConsumer, send: Send, most: int, timeout: float = 2.0) -> Iterator[Redriven]:
@@ -47,9 +43,9 @@ def redrive(consumer: QueueConsumer, send: Send, most: int, timeout: float = 2.0
 
 
 def _redrive(consumer: QueueConsumer, send: Send, letter: QueueMessage) -> str | None:
-    topic = source_of(letter)
+    topic = source_of(letter.headers)
     if topic is None:
-        consumer.reject(letter, reason="it does not say where it came from")
+        consumer.reject(letter, reason=STAYS)
     else:
         headers = tuple(each for each in letter.headers if not each[0].startswith(PREFIX))
         send(topic, letter.key, letter.value, headers)

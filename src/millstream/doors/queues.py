@@ -85,6 +85,8 @@ class Settlement(msgspec.Struct, frozen=True):
     """With REJECT: kept with the dead letter."""
 
 
+MAX_REASON = 1_000
+"""Characters of a reason that are kept: a letter must fit into its topic."""
 SETTLED_BEFORE = "settled before"
 UNREADABLE = "its batch cannot be opened"
 """Why a door rejects a message that it cannot give to anybody."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from millstream.doors import Caller, Place, Queues, Settled, Settlement, SettlementKind
+from millstream.doors.queues import MAX_REASON
 from millstream.gateway.consume import check_group
 from millstream.gateway.hubs import Hubs
 from millstream.gateway.metrics import GatewayMetrics
@@ -21,7 +22,6 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 _OK = Response(b"ok", content_type=TEXT)
 _MAX_IDS = 1_000
 _MAX_DELAY_MS = 86_400_000
-_MAX_REASON = 1_000
 _NOT_THE_MEMBERS = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST})
 
 
@@ -172,8 +172,8 @@ def _read(body: bytes) -> _Body:
         raise Problem(400, f"bad body: at most {_MAX_IDS} ids")
     if not 0 <= found.delay_ms <= _MAX_DELAY_MS:
         raise Problem(400, f"bad body: delay_ms is from 0 to {_MAX_DELAY_MS}")
-    if len(found.reason) > _MAX_REASON:
-        raise Problem(400, f"bad body: a reason has at most {_MAX_REASON} characters")
+    if len(found.reason) > MAX_REASON:
+        raise Problem(400, f"bad body: a reason has at most {MAX_REASON} characters")
     return found
 
 

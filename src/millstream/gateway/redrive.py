@@ -17,7 +17,7 @@ from millstream.doors import (
 from millstream.gateway.places import Turns
 from millstream.gateway.topics import Topics
 from millstream.http.messages import Problem
-from millstream.protocol.queue_call import DEAD_LETTER_PREFIX
+from millstream.protocol.queue_call import DEAD_LETTER_PREFIX, STAYS, source_of
 
 _AT_ONCE = 100
 _MAX_BYTES = 1 << 20
@@ -34,7 +34,7 @@ class Redrive:
         self._turns = turns
 
     async def run(self, caller: Caller, letters: TopicImage, group: str, most: int) -> tuple[int, int]:
-        """How many went back, and how many do not say where to and were rejected."""
+        """How many went back, and how many stay: they do not say where to, or do not hold their record."""
         redriven = stayed = 0
         for partition in letters.partitions:
             place = Place(letters.name, partition.index)
@@ -66,7 +66,7 @@ class Redrive:
     async def _settle_one(self, caller: Caller, letter: Delivery) -> Settlement:
         source, record = self._source(letter), letter.record
         if source is None:
-            return _outcome(letter, SettlementKind.REJECT, "it does not say where it came from")
+            return _outcome(letter, SettlementKind.REJECT, STAYS)
         headers = tuple(each for each in record.headers if not each[0].startswith(DEAD_LETTER_PREFIX))
         to = self._turns.choose(source.name, len(source.partitions), None, record.key)
         await self._messages.send(
@@ -75,11 +75,9 @@ class Redrive:
         return _outcome(letter, SettlementKind.ACCEPT)
 
     def _source(self, letter: Delivery) -> TopicImage | None:
-        """None where the letter does not say."""
-        header = dict(letter.record.headers).get(f"{DEAD_LETTER_PREFIX}topic")
-        if not header:
+        name = source_of(letter.record.headers)
+        if name is None:
             return None
-        name = header.decode(errors="replace")
         found = self._topics.known(name)
         if found is None:
             raise Problem(

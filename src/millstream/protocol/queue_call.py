@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.records import Headers
 
 
 class QueueRange(msgspec.Struct, frozen=True, array_like=True):
@@ -148,6 +149,17 @@ Answer = TypeVar("Answer", bound=msgspec.Struct)
 
 DEAD_LETTER_PREFIX = "__dlq.errors."
 """Of the headers that tell of a dead letter what happened to it, as in Apache Kafka 4.4."""
+RECORD_MISSING = DEAD_LETTER_PREFIX + "record.missing"
+"""Our own, of a letter that only names its record: why it does not hold it."""
+STAYS = "it does not say where it came from, or does not hold its record"
+"""Why a dead letter cannot be redriven."""
+
+
+def source_of(headers: Headers) -> str | None:
+    """The topic that a dead letter can go back to; None where it STAYS."""
+    found = dict(headers)
+    topic = found.get(f"{DEAD_LETTER_PREFIX}topic")
+    return None if not topic or RECORD_MISSING in found else topic.decode(errors="replace")
 
 
 class _Reply(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from millstream.client.queue_redrive import redrive
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.queue_call import (
     DEAD_LETTER_PREFIX,
+    RECORD_MISSING,
     QueueRange,
     QueueRequest,
     Released,
@@ -134,6 +135,18 @@ def test_letters_that_could_not_be_sent_are_given_back_uncounted(broker: Broker)
     with pytest.raises(ClientError, match="no answer"):
         list(redrive(consumer, send, 10))
     assert broker.settled == [(0, 0, ACCEPT), (1, 2, UNDELIVERED)]
+
+
+def test_a_letter_that_does_not_hold_its_record_stays(broker: Broker) -> None:
+    """An empty message went back to the topic, and the letter was gone."""
+    headers = ((f"{DEAD_LETTER_PREFIX}topic", b"source"), (RECORD_MISSING, b"too large"))
+    batch = encode_batch([Record(0, 1, None, None, headers)])
+    broker.taken = [Taken((TakenFrom(0, (QueueRange(0, 0, 1),), batch, 99),))]
+    sent: list[str] = []
+    told = list(redrive(QueueConsumer("t", "g"), lambda topic, *_: sent.append(topic), 10))
+    assert [each.topic for each in told] == [None]
+    assert not sent
+    assert broker.settled == [(0, 0, REJECT)]
 
 
 def test_offsets_without_a_record_and_what_cannot_be_read_are_settled(broker: Broker) -> None:

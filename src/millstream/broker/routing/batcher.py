@@ -99,6 +99,10 @@ class Batcher:
         if not messages:
             raise NotDone(ErrorCode.INVALID_RECORD, "there is no message to send")
         size = sum(map(size_of, messages))
+        if size > self._most_bytes:
+            raise NotDone(
+                ErrorCode.MESSAGE_TOO_LARGE, f"{size} bytes at once; at most {self._most_bytes} may wait"
+            )
         if self.waiting_bytes + size > self._most_bytes:
             raise NotDone(
                 ErrorCode.LEADER_NOT_AVAILABLE,

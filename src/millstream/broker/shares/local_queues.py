@@ -11,7 +11,7 @@ from millstream.coordinator.shares import queue_values
 from millstream.coordinator.shares.queue_values import Outcome
 from millstream.doors.caller import Caller
 from millstream.doors.partitions import LogRead, Place
-from millstream.doors.queues import SETTLED_BEFORE, Acquired, AcquiredRange, Settled, Settlement
+from millstream.doors.queues import MAX_REASON, SETTLED_BEFORE, Acquired, AcquiredRange, Settled, Settlement
 from millstream.protocol.errors import KafkaError, NotDone
 from millstream.protocol.queue_call import LookAtQueues, PeekAtQueue, Peeked, Purged, PurgeQueue, QueueRows
 
@@ -91,7 +91,7 @@ def _settle(queue: LedQueue, member: str, given: Sequence[Settlement]) -> list[S
             each.last_offset,
             Outcome(each.kind),
             delay_ms=each.delay_ms or None,
-            reason=each.reason,
+            reason=each.reason[:MAX_REASON],
         )
         for each in given
     ]

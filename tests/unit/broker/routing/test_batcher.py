@@ -106,6 +106,9 @@ def test_what_waits_is_bounded_in_bytes(node: InProcessNode) -> None:
         assert [each.code for each in refused] == [ErrorCode.LEADER_NOT_AVAILABLE] * 2
         assert batcher.waiting_bytes == 0
         await batcher.send(ME, PLACE, message(bytes(4_000)))
+        with pytest.raises(NotDone) as too_large:
+            await batcher.send(ME, PLACE, message(bytes(11_000)))
+        assert too_large.value.code is ErrorCode.MESSAGE_TOO_LARGE, "no patience helps"
 
     do(node, story())
 

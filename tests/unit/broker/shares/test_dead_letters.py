@@ -5,13 +5,17 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from millstream.broker.shares import dead_letters
 from millstream.broker.shares.dead_letters import DeadLetterWriter
 from millstream.broker.shares.led_queue import QueueState
 from millstream.broker.shares.log_view import ReadBatch
 from millstream.coordinator.shares.policy import QueuePolicy
 from millstream.coordinator.shares.queue_values import DeadLetter, LogBatch, Outcome, Settlement
-from millstream.doors.messages import size_of
+from millstream.doors.messages import Message, size_of
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.queue_call import RECORD_MISSING, source_of
 from millstream.protocol.records import Record, encode_batch
 from support.led_queue import QueueBench, filled
 from support.logs import unreadable
@@ -80,22 +84,54 @@ def test_the_letter_of_a_record_that_nobody_can_read_says_where_it_is() -> None:
 
 def test_letters_that_do_not_fit_into_one_batch_go_in_several() -> None:
     """They were tried together, again and again, for ever."""
-    sent: list[bytes | None] = []
+    values = [b"%d" % number * 500 for number in range(5)]
+    assert [letter.value for letter in letters_of(values, takes=1_500)] == values
+
+
+def test_a_letter_that_is_too_large_is_written_without_its_record_and_says_so() -> None:
+    """It was tried for ever, and those behind it with it."""
+    small, large, behind = letters_of([b"small", b"x" * 2_000, b"behind"], takes=1_500)
+    assert (small.value, behind.value) == (b"small", b"behind")
+    assert large.value is None
+    said = dict(large.headers)
+    assert said["__dlq.errors.offset"] == b"1"
+    assert said[RECORD_MISSING] == b"max.message.bytes is 1500"
+    assert source_of(large.headers) is None, "an empty message would go back"
+    assert source_of(small.headers) == "t"
+
+
+def test_no_more_letters_are_in_memory_than_a_few_megabytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred large ones were read together, and were more than may wait for a leader: tried for ever."""
+    monkeypatch.setattr(dead_letters, "_MOST_BYTES", 1_500)
+    values = [b"%d" % number * 500 for number in range(5)]
+    sent_together: list[int] = []
+    assert [letter.value for letter in letters_of(values, together=sent_together)] == values
+    assert max(sent_together) <= 1_500
+
+
+def letters_of(
+    values: list[bytes], *, takes: int = 1 << 30, together: list[int] | None = None
+) -> list[Message]:
+    """All messages are rejected, and their letters written to a topic that takes batches of this size."""
+    sent: list[Message] = []
 
     async def send(_caller: Any, _place: Any, messages: Any) -> None:
-        if sum(map(size_of, messages)) > 1_500:
-            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, "max.message.bytes is 1500")
-        sent.extend(message.value for message in messages)
+        size = sum(map(size_of, messages))
+        if size > takes:
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"max.message.bytes is {takes}")
+        sent.extend(messages)
+        if together is not None:
+            together.append(size)
 
     async def scenario() -> None:
-        values = [b"%d" % number * 500 for number in range(5)]
-        bench = QueueBench(QueuePolicy(dead_letters=True), filled(values))
-        assert bench.take() == [0, 1, 2, 3, 4]
-        bench.queue.settle("m", [Settlement(0, 4, Outcome.REJECT)])
+        bench = QueueBench(QueuePolicy(dead_letters=True), filled(*([value] for value in values)))
+        last = len(values) - 1
+        assert bench.take() == list(range(len(values)))
+        bench.queue.settle("m", [Settlement(0, last, Outcome.REJECT)])
         await bench.queue.stored()
         await writer_with(send).write_all(bench.queue, bench.letters)
         await bench.queue.stored()
-        assert sent == values
-        assert bench.queue.engine.start == 5
+        assert bench.queue.engine.start == len(values)
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
+    return sent
