@@ -85,6 +85,10 @@ def _is_explained_by_tearing(data: memoryview, position: int) -> bool:
     """
     if position + _HEADER.size > len(data):
         return True
+    next_sector = position - position % _SECTOR_BYTES + _SECTOR_BYTES
+    if not any(data[position:next_sector]):
+        # Nothing of the first sector, which may end inside the magic.
+        return True
     _, length, checksum, _ = _HEADER.unpack_from(data, position)
     if crc32c(data[position + _CHECKED_FROM :]) == checksum:
         # All is there but for the magic or the length.
@@ -92,6 +96,5 @@ def _is_explained_by_tearing(data: memoryview, position: int) -> bool:
     end = position + _HEADER.size + length
     if end > len(data):
         return True
-    next_sector = position - position % _SECTOR_BYTES + _SECTOR_BYTES
-    cuts = (position, *range(next_sector, end, _SECTOR_BYTES), end)
+    cuts = (*range(next_sector, end, _SECTOR_BYTES), end)
     return any(not any(data[start:stop]) for start, stop in pairwise(cuts))
