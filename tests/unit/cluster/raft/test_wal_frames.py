@@ -1,4 +1,4 @@
-"""A write that was interrupted leaves some of its sectors: none of it may be taken for damage, wherever a sector ends."""
+"""A write that was interrupted leaves some of its sectors: none of it may be taken for damage."""
 
 from itertools import product
 
