@@ -5,6 +5,8 @@ from contextlib import suppress
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
+import msgspec
+
 from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.clock import Clock
@@ -37,7 +39,7 @@ from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.log import PartitionLog
 from millstream.storage.log_state import LogState
 from millstream.storage.open_files import OpenFiles
-from millstream.storage.recovery import make_durable, recover_log
+from millstream.storage.recovery import LogRecovery, make_durable
 from millstream.storage.segment_recovery import ANY_EPOCH, RecoveryReport
 
 LOCK_FILE = ".lock"
@@ -171,18 +173,18 @@ class LogStore:
             return self._open_as_described(spec, directory, entry, progress)
         try:
             identity = self._identity_in(directory, spec, entry)
-            state, report = recover_log(
+            recovery = LogRecovery(
                 self.files,
                 directory,
                 spec.config,
                 self._known_of(spec, directory, entry, identity),
                 self._clock.now_ms(),
+                self._with_incarnation(identity or Identity(spec.topic_id)),
                 spec.leader_epoch,
                 committed=spec.committed if identity is None else spec.committed_in(identity.incarnation),
                 was_written=self._was_written(spec, directory, entry),
-                identity=identity or Identity(spec.topic_id),
-                new_incarnation=self._new_id().bytes,
             )
+            state, report = recovery.recover()
         except (KafkaError, OSError) as error:
             log = PartitionLog(self.files, directory, spec.topic_id, spec.config)
             log.health.offline = KafkaError(
@@ -200,6 +202,11 @@ class LogStore:
         if not report.is_synced:
             self._unsynced.append((spec, log))
         return log
+
+    def _with_incarnation(self, identity: Identity) -> Identity:
+        if identity.incarnation:
+            return identity
+        return msgspec.structs.replace(identity, incarnation=self._new_id().bytes)
 
     def _was_written(self, spec: PartitionSpec, directory: str, entry: LogCheckpoint | None) -> bool:
         """Whether the log has had records, as far as one can tell without its directory."""
