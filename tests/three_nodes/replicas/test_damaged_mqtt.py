@@ -1,10 +1,7 @@
 """A message in flight to an MQTT client rots: it is repaired from another replica, and sent again."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from millstream.mqtt.door import MqttDoor
 from millstream.mqtt.limits import MqttLimits
@@ -17,15 +14,6 @@ from support.mqtt_house import Wire
 from support.three_nodes import ThreeNodes, until
 
 CONNECT = Connect("c", V5, clean_start=False, properties=ConnectProperties(session_expiry_s=3600))
-
-
-@pytest.fixture
-def three() -> Iterator[ThreeNodes]:
-    nodes = ThreeNodes()
-    try:
-        yield nodes
-    finally:
-        nodes.close()
 
 
 async def got(wire: Wire, kind: type[Any]) -> Any:

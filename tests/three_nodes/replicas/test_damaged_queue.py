@@ -1,24 +1,12 @@
 """A queue whose leader meets damage in its log: it is repaired from another replica, and its messages come."""
 
 import asyncio
-from collections.abc import Iterator
-
-import pytest
 
 from millstream.doors.caller import NODE
 from millstream.doors.partitions import Place
 from millstream.protocol.errors import KafkaError
 from support.raw_client import RawClient, batch_of, produce_fields
 from support.three_nodes import ThreeNodes, until
-
-
-@pytest.fixture
-def three() -> Iterator[ThreeNodes]:
-    nodes = ThreeNodes()
-    try:
-        yield nodes
-    finally:
-        nodes.close()
 
 
 def test_a_message_that_rots_is_delivered_from_a_sound_copy(three: ThreeNodes) -> None:

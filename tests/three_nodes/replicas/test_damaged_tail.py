@@ -1,45 +1,21 @@
 """A leader whose uncommitted records rot: another replica leads, nothing that was acknowledged by all is lost."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from millstream.admin.cluster_view import view_cluster
-from millstream.broker.partitions.partition import Partition
 from millstream.client.wire.cluster import Cluster
 from millstream.client.wire.settings import ClusterSettings
-from millstream.cluster.metadata.image import PartitionImage
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.log_faults import LogFault
 from support.logs import read_values
-from support.raw_client import RawClient, batch_of, fetch_fields, fetched_partitions, produce_fields
+from support.raw_client import RawClient, fetch_fields, fetched_partitions
 from support.three_nodes import ThreeNodes, until
+from support.three_replicas import image, partition, write
 
 
 @pytest.fixture
-def three() -> Iterator[ThreeNodes]:
-    nodes = ThreeNodes(lag_ms=3000)
-    try:
-        yield nodes
-    finally:
-        nodes.close()
-
-
-def image(three: ThreeNodes) -> PartitionImage:
-    return next(iter(three.nodes.values())).broker.metadata.image.topics["t"].partitions[0]
-
-
-def partition(three: ThreeNodes, number: int) -> Partition:
-    found = three.nodes[number].broker.partitions.get("t", 0)
-    assert found is not None
-    return found
-
-
-def write(three: ThreeNodes, number: int, value: bytes, acks: int = -1) -> int:
-    """The error code."""
-    with RawClient(three.nodes[number].listen) as client:
-        reply = client.call("produce", 9, **produce_fields("t", batch_of(value), acks=acks))
-    return int(reply.responses[0].partition_responses[0].error_code)
+def lag_ms() -> int:
+    return 3000
 
 
 def rot(three: ThreeNodes, number: int, offset: int) -> None:
@@ -64,11 +40,11 @@ def test_a_leader_whose_uncommitted_records_rot_while_it_is_alone_makes_way(
     (other,) = (each for each in image(three).replicas if each != leader)
     until(lambda: three.nodes[leader].broker.partitions.get("t", 0) is not None)
     until(lambda: partition(three, leader).is_leader)
-    assert write(three, leader, b"committed") == 0
+    assert write(three, leader, b"committed") == [0]
     stopped = three.stop(other)
     until(lambda: image(three).isr == (leader,))
     for value in (b"rots", b"behind it"):
-        assert write(three, leader, value, acks=1) == 0
+        assert write(three, leader, value, acks=1) == [0]
     if rots_before:
         # Its repair must not hold up what has to come first.
         rot(three, leader, 0)
@@ -79,7 +55,7 @@ def test_a_leader_whose_uncommitted_records_rot_while_it_is_alone_makes_way(
     three.start_again(other, stopped)
     until(lambda: set(image(three).isr) == {leader, other})
     until(lambda: partition(three, image(three).leader).is_leader)
-    until(lambda: write(three, image(three).leader, b"next") == 0)
+    until(lambda: write(three, image(three).leader, b"next") == [0])
     for number in (leader, other):
         until(lambda n=number: values(three, n)[:2] == [b"committed", b"next"])
 
@@ -97,11 +73,11 @@ def test_a_leader_whose_tail_rotted_and_that_nobody_can_replace_says_what_to_do(
     (other,) = (each for each in image(three).replicas if each != leader)
     until(lambda: three.nodes[leader].broker.partitions.get("t", 0) is not None)
     until(lambda: partition(three, leader).is_leader)
-    assert write(three, leader, b"committed") == 0
+    assert write(three, leader, b"committed") == [0]
     three.stop(other)
     until(lambda: image(three).isr == (leader,))
     for value in (b"rots", b"behind it"):
-        assert write(three, leader, value, acks=1) == 0
+        assert write(three, leader, value, acks=1) == [0]
     rot(three, leader, 1)
     # As a follower's fetch would find it.
     three.nodes[leader].broker.loop.call_soon_threadsafe(
@@ -117,6 +93,6 @@ def test_a_leader_whose_tail_rotted_and_that_nobody_can_replace_says_what_to_do(
     until(lambda: three.nodes[leader].broker.partitions.get("t", 0) is not None)
     until(lambda: partition(three, leader).is_leader)
     assert values(three, leader) == [b"committed"]
-    until(lambda: write(three, leader, b"next", acks=1) == 0)
+    until(lambda: write(three, leader, b"next", acks=1) == [0])
     assert values(three, leader) == [b"committed", b"next"]
     assert not faults(three, leader)
