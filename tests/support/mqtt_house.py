@@ -1,7 +1,9 @@
 """A door that is not listened at, on virtual time: clients by their bytes, and a coordinator that may be away."""
 
 import asyncio
+from copy import copy
 from types import SimpleNamespace
+from uuid import UUID
 
 from millstream.coordinator.mqtt_sessions.requests import Attend
 from millstream.mqtt.door import MqttDoor
@@ -86,7 +88,7 @@ class House:
     def __init__(self, loop, **parts):
         """`parts` are of what the door sees of a cluster, in place of nothing."""
         self.line = Line(loop)
-        topic = self.topic = SimpleNamespace(partitions=[None])
+        topic = self.topic = SimpleNamespace(partitions=[None], topic_id=UUID(int=1))
         doors = SimpleNamespace(
             coordinators=self.line,
             view=SimpleNamespace(node_id=1),
@@ -96,6 +98,14 @@ class House:
         doors.partitions = None
         vars(doors).update(parts)
         self.door = MqttDoor(doors, Rules(), MqttLimits(), SimulatedClock(loop), lambda: "id")
+
+    def make_topic_again(self):
+        """Under another identity; the door hears of it."""
+        before = copy(self.topic)
+        old = SimpleNamespace(topics=before.topic_id, topic=lambda _name: before)
+        self.topic.topic_id = UUID(int=self.topic.topic_id.int + 1)
+        self.door.shared.doors.metadata.image.topics = self.topic.topic_id
+        self.door.metadata_changed(old, self.door.shared.doors.metadata.image)
 
     def join(self, client_id, *more, expiry_s=0, clean=True):
         """A client without a will."""

@@ -28,6 +28,10 @@ class Log:
         whole = encode_batch([Record(self.end(place), 0, None, b"")], base_offset=self.end(place))
         self._add(place, seal_packed(read_header(whole), b"\xff"))
 
+    def make_again(self, place):
+        """The topic is deleted, and made again with nothing in it."""
+        self._batches.pop(place, None)
+
     def _add(self, place, batch):
         self._batches.setdefault(place, []).append(bytes(batch))
         more, self._more = self._more, asyncio.Event()

@@ -81,7 +81,12 @@ class Client:
         self.groups: dict[str, ShareGroup] = {}
         """Those that it is a member of, queues too, by its filters."""
         self.reading = Reading(
-            door.doors.partitions, door.own_caller, door.publishing.rules, door.subscribers, self
+            door.doors.partitions,
+            door.own_caller,
+            door.publishing.rules,
+            door.subscribers,
+            self,
+            door.places.identity,
         )
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Set when nothing is left to be done for it."""

@@ -13,7 +13,7 @@ from millstream.mqtt.authenticating import Anyone, Authenticator
 from millstream.mqtt.client import Client
 from millstream.mqtt.limits import MqttLimits
 from millstream.mqtt.listeners import TcpWire, WebSocketWire
-from millstream.mqtt.places import Configs, Places, partitions_of
+from millstream.mqtt.places import Configs, Places, identity_of, partitions_of
 from millstream.mqtt.publishing import RETAINED_CONFIGS, Publishing
 from millstream.mqtt.redirect import Redirects
 from millstream.mqtt.refusing import Refusals
@@ -58,9 +58,9 @@ class MqttDoor:
         time = SteadyTime(clock)
         node = f"{doors.view.node_id}:{new_id()}"
         places = Places(doors.metadata, caller)
-        retained = Retained(doors.partitions, caller, limits)
+        retained = Retained(doors.partitions, caller, limits, places.identity)
         subscribers = Subscribers(
-            doors.partitions, caller, rules, time.now_ms, copies=limits.copies_overlapping
+            doors.partitions, caller, rules, time.now_ms, places.identity, copies=limits.copies_overlapping
         )
         self.shared = Shared(
             doors,
@@ -161,10 +161,27 @@ class MqttDoor:
             return
         shared = self.shared
         shared.share_groups.look_for_partitions()
+        for topic in (*shared.publishing.rules.topics, MQTT_RETAINED_TOPIC):
+            if identity_of(old, topic) != identity_of(new, topic):
+                self._made_again(topic)
         if any(_partitions(old, topic) < _partitions(new, topic) for topic in shared.publishing.rules.topics):
             for client in list(self._clients):
                 if client.is_open:
                     client.look_for_partitions(client.subscriptions)
+
+    def _made_again(self, topic: str) -> None:
+        """There may be another topic of that name, or none for now."""
+        shared = self.shared
+        places = shared.places.of(topic)
+        if not places:
+            return
+        if topic == MQTT_RETAINED_TOPIC:
+            shared.retained.begin_again(places)
+            return
+        shared.subscribers.begin_again(topic, places)
+        for client in list(self._clients):
+            if client.is_open:
+                client.reading.begin_again(topic, places)
 
     async def stop(self) -> None:
         """Tell the clients, and let their sessions be kept; who does not go is cut off."""

@@ -169,7 +169,11 @@ def _subscribe_again(client: "Client", opened: SessionOpened) -> None:
 
 async def _in_flight(client: "Client", opened: SessionOpened) -> list[InFlight]:
     """What the client was sent and did not acknowledge; what the log has no more is not owed any more."""
-    sent = {packet_id: flight for packet_id, flight in opened.in_flight if flight.stage == FlightStage.SENT}
+    sent = {
+        packet_id: flight
+        for packet_id, flight in opened.in_flight
+        if flight.stage == FlightStage.SENT and client.reading.knows(flight)
+    }
     found = await client.reading.fetch(
         {packet_id: Place(flight.topic, flight.partition) for packet_id, flight in sent.items()},
         {packet_id: flight.offset for packet_id, flight in sent.items()},

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from millstream.doors import NewTopic, Place
+from millstream.doors import MetadataImage, NewTopic, Place
 from millstream.doors.caller import ANONYMOUS, Caller
 from millstream.doors.cluster import Metadata
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -27,6 +27,9 @@ class Places:
         """All partitions, by their numbers."""
         found = self._metadata.image.topic(topic)
         return [] if found is None else [Place(topic, index) for index in range(len(found.partitions))]
+
+    def identity(self, topic: str) -> bytes:
+        return identity_of(self._metadata.image, topic)
 
     def is_replicated(self, place: Place) -> bool:
         """Whether another node may have what is damaged here."""
@@ -52,6 +55,12 @@ class Places:
                 await asyncio.sleep(_PAUSE_SECONDS)
             else:
                 return
+
+
+def identity_of(image: MetadataImage, topic: str) -> bytes:
+    """What tells a topic from others of its name; empty where there is none."""
+    found = image.topic(topic)
+    return b"" if found is None else found.topic_id.bytes
 
 
 def partitions_of(places: Places, topics: Sequence[str]) -> list[Place]:

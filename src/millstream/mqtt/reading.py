@@ -5,10 +5,10 @@ partition that it is behind in; it reads on when there is room, and joins the ot
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Protocol
 
-from millstream.coordinator.mqtt_sessions.records import Position
+from millstream.coordinator.mqtt_sessions.records import Position, StoredFlight
 from millstream.doors import PartitionAccess, Place
 from millstream.doors.caller import Caller
 from millstream.doors.partitions import LogRead
@@ -59,14 +59,17 @@ class Reading:
         rules: Rules,
         subscribers: Subscribers,
         reader: Reader,
+        identity: Callable[[str], bytes],
     ) -> None:
+        """`identity` tells a topic from others that had or will have its name."""
         self._partitions = partitions
         self._caller = caller
         self._rules = rules
         self._subscribers = subscribers
         self._reader = reader
-        self.places: dict[Place, None] = {}
-        """All that its filters are looked for in."""
+        self._identity = identity
+        self.places: dict[Place, bytes] = {}
+        """All that its filters are looked for in, with the identity of the topic that was read."""
         self.behind: dict[Place, int] = {}
         self.once: dict[Place, int] = {}
         """Of QoS 2, what lies before was handed out by an earlier connection."""
@@ -87,19 +90,42 @@ class Reading:
 
     def resume(self, stored: Iterable[Position], places: Iterable[Place]) -> None:
         """Go on where the last connection stopped; a partition that it did not know yet is read from its start."""
-        known = {Place(each.topic, each.partition): each for each in stored}
+        known = {Place(each.topic, each.partition): each for each in stored if self.knows(each)}
+        self.add(places)
         for place in places:
-            self.places[place] = None
             position = known.get(place)
             self.behind[place] = 0 if position is None else position.offset
             if position is not None and position.once_offset > position.offset:
                 self.once[place] = position.once_offset
 
+    def knows(self, stored: Position | StoredFlight) -> bool:
+        """Whether it is of the topic that has the name now."""
+        return stored.topic_id in {b"", self._identity(stored.topic)}
+
+    def add(self, places: Iterable[Place]) -> None:
+        self.places.update({place: self._identity(place.topic) for place in places})
+
+    def begin_again(self, topic: str, places: Collection[Place]) -> None:
+        """Another topic has the name, with these partitions: it is read from its start, with the others or alone."""
+        topic_id = self._identity(topic)
+        for place, known in list(self.places.items()):
+            if place.topic != topic or known == topic_id:
+                continue
+            self.once.pop(place, None)
+            self.starts.pop(place, None)
+            was_behind = self.behind.pop(place, None) is not None
+            del self.places[place]
+            if place in places:
+                self.add([place])
+                if was_behind or self._subscribers.position(place) is None:
+                    self.behind[place] = 0
+        self.go_on()
+
     def grow(self, places: Iterable[Place]) -> None:
         """Partitions that were not there when it subscribed: all that is in them is for it."""
         for place in places:
             if place not in self.places:
-                self.places[place] = None
+                self.add([place])
                 self.behind[place] = 0
         self.go_on()
 
@@ -123,17 +149,18 @@ class Reading:
         for delivery in (*queued, *(each.delivery for each in in_flight if _is_undelivered(each))):
             if delivery is None or delivery.outgoing.group is not None:
                 continue
-            if delivery.outgoing.place.topic != MQTT_RETAINED_TOPIC:
-                place = delivery.outgoing.place
+            place = delivery.outgoing.place
+            if delivery.outgoing.topic_id in {b"", self.places.get(place)}:
                 lowest[place] = min(lowest.get(place, delivery.outgoing.offset), delivery.outgoing.offset)
         found = []
-        for place in self.places:
+        for place, topic_id in self.places.items():
             offset = self.behind.get(place)
             if offset is None:
                 offset = self._subscribers.position(place)
             if offset is not None:
                 offset = min(offset, lowest.get(place, offset))
-                found.append(Position(place.topic, place.partition, offset, self.once.get(place, 0)))
+                once = self.once.get(place, 0)
+                found.append(Position(place.topic, place.partition, offset, once, topic_id))
         return found
 
     # -- catching up
@@ -151,19 +178,22 @@ class Reading:
         try:
             while self.behind and self._reader.is_open and self._reader.has_room:
                 place = min(self.behind)
+                topic_id = self.places.get(place)
                 try:
-                    await self._read(place)
+                    await self._read(place, topic_id)
                 except KafkaError as error:
-                    await self._after(error, place)
+                    await self._after(error, place, topic_id)
         finally:
             self._task = None
 
-    async def _read(self, place: Place) -> None:
+    async def _read(self, place: Place, topic_id: bytes | None) -> None:
         offset = self.behind[place]
         # Followed first: what comes while it reads is then either read here or handed out there.
         await self._subscribers.follow(place)
         read = await self._partitions.read(self._caller, place, offset, max_bytes=_READ_BYTES)
         opened = await read.open()
+        if self.places.get(place) != topic_id:
+            return  # another topic has the name by now
         reader, now_ms = self._reader, self._subscribers.now_ms()
         del self.behind[place]
         for record in read.records(opened, unreadable(place)):
@@ -173,7 +203,9 @@ class Reading:
                 match = matched[0]
                 granted = match.to_publisher if message.publisher == reader.client_id else match.granted
                 if granted is not None:
-                    reader.give(Outgoing(message, place, record.offset), granted, now_ms)
+                    reader.give(
+                        Outgoing(message, place, record.offset, b"", topic_id or b""), granted, now_ms
+                    )
                     if place in self.behind:
                         break
         else:
@@ -186,7 +218,7 @@ class Reading:
         reader.flush()
         await asyncio.sleep(0)
 
-    async def _after(self, error: KafkaError, place: Place) -> None:
+    async def _after(self, error: KafkaError, place: Place, topic_id: bytes | None) -> None:
         if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
             await asyncio.sleep(_PAUSE_SECONDS)
             return
@@ -194,6 +226,8 @@ class Reading:
             offsets = await self._partitions.offsets(self._caller, place)
         except KafkaError:
             await asyncio.sleep(_PAUSE_SECONDS)
+            return
+        if self.places.get(place) != topic_id:
             return
         offset = self.behind[place]
         self.behind[place] = offsets.earliest if offset < offsets.earliest else offsets.latest
@@ -220,7 +254,9 @@ class Reading:
                     rules = (
                         self._rules if place.topic != MQTT_RETAINED_TOPIC else Rules((), MQTT_RETAINED_TOPIC)
                     )
-                    found[packet_id] = Outgoing(from_record(record, place.topic, rules), place, record.offset)
+                    message = from_record(record, place.topic, rules)
+                    topic_id = self._identity(place.topic)
+                    found[packet_id] = Outgoing(message, place, record.offset, topic_id=topic_id)
                 break
         return found
 

@@ -5,7 +5,7 @@ here, so a message is found through any node as soon as its publisher was answer
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from millstream.doors import PartitionAccess, Place
@@ -29,10 +29,17 @@ _RULES: Final = Rules((), MQTT_RETAINED_TOPIC)
 
 
 class Retained:
-    def __init__(self, partitions: PartitionAccess, caller: Caller, limits: MqttLimits) -> None:
+    def __init__(
+        self,
+        partitions: PartitionAccess,
+        caller: Caller,
+        limits: MqttLimits,
+        identity: Callable[[str], bytes],
+    ) -> None:
         self._limits = limits
         self._partitions = partitions
         self._caller = caller
+        self._identity = identity
         self._tails: dict[Place, Tail] = {}
         self._names: NameTree[Outgoing] = NameTree()
         self.size_bytes = 0
@@ -44,8 +51,20 @@ class Retained:
     def follow(self, places: list[Place]) -> None:
         for place in places:
             if place not in self._tails:
-                self._tails[place] = tail = Tail(self._partitions, self._caller, place, 0, self._take)
+                topic_id = self._identity(place.topic)
+                self._tails[place] = tail = Tail(
+                    self._partitions, self._caller, place, 0, self._take, topic_id
+                )
                 tail.start()
+
+    def begin_again(self, places: list[Place]) -> None:
+        """Another topic has the name: what the one before it had is retained no more."""
+        if all(tail.topic_id == self._identity(place.topic) for place, tail in self._tails.items()):
+            return
+        for tail in self._tails.values():
+            tail.cancel()
+        self._tails, self._names, self.size_bytes = {}, NameTree(), 0
+        self.follow(places)
 
     async def stop(self) -> None:
         for tail in self._tails.values():
@@ -87,13 +106,14 @@ class Retained:
             await asyncio.sleep(0)
 
     def _take(self, place: Place, records: list[Record]) -> int:
+        topic_id = self._tails[place].topic_id
         for record in records:
             message = from_record(record, MQTT_RETAINED_TOPIC, _RULES)
             before = self._names.get(message.topic)
             if before is not None:
                 self.size_bytes -= _size(before.message)
             if record.value:
-                self._names.put(message.topic, Outgoing(message, place, record.offset))
+                self._names.put(message.topic, Outgoing(message, place, record.offset, topic_id=topic_id))
                 self.size_bytes += _size(message)
             else:
                 self._names.remove(message.topic)

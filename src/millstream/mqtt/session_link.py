@@ -205,6 +205,7 @@ class SessionLink:
             stage,
             self._number,
             delivery.identifiers,
+            delivery.outgoing.topic_id,
         )
 
 

@@ -20,6 +20,7 @@ from millstream.doors.queues import Acquired, Settlement, SettlementKind, Unread
 from millstream.doors.queues import Delivery as QueuedRecord
 from millstream.mqtt.outbound import Offer
 from millstream.mqtt.outgoing import Delivery, Outgoing
+from millstream.mqtt.places import identity_of
 from millstream.mqtt.record_form import from_record
 from millstream.mqtt.rules import Rules
 from millstream.mqtt.subscriptions import Subscription
@@ -362,7 +363,10 @@ class ShareGroups:
 
     def _outgoing(self, text: str, place: Place, queued: QueuedRecord) -> Outgoing | None:
         message = from_record(queued.record, place.topic, self._rules)
-        return Outgoing(message, place, queued.record.offset) if matches(text, message.topic) else None
+        if not matches(text, message.topic):
+            return None
+        topic_id = identity_of(self._doors.metadata.image, place.topic)
+        return Outgoing(message, place, queued.record.offset, topic_id=topic_id)
 
     def leave(self, group: str, text: str, member: Member, sent: Iterable[Delivery] = ()) -> None:
         found = self._groups.get((group, text))

@@ -1,6 +1,6 @@
 """The node's subscribers: each record is matched once, and given to all sessions here that want it."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -34,15 +34,18 @@ class Subscribers:
         caller: Caller,
         rules: Rules,
         now_ms: Callable[[], int],
+        identity: Callable[[str], bytes],
         *,
         copies: bool = False,
     ) -> None:
+        """`identity` tells a topic from others that had its name."""
         self.copies = copies
         self.index: SubscriptionIndex[Subscriber] = SubscriptionIndex(copies=copies)
         self._partitions = partitions
         self._caller = caller
         self._rules = rules
         self.now_ms = now_ms
+        self._identity = identity
         self._tails: dict[Place, Tail] = {}
         self._joining = 0
         self.delivered = 0
@@ -59,17 +62,26 @@ class Subscribers:
 
     async def follow(self, place: Place) -> Tail:
         """The partition is followed from its end, if it was not before; returns when that end is reached."""
-        tail = self._tails.get(place)
-        if tail is None:
+        while (tail := self._tails.get(place)) is None:
+            topic_id = self._identity(place.topic)
             offsets = await self._partitions.offsets(self._caller, place)
-            tail = self._tails.get(place)
-            if tail is None:
-                tail = Tail(self._partitions, self._caller, place, offsets.latest, self.take)
+            if place not in self._tails and topic_id == self._identity(place.topic):
+                tail = Tail(self._partitions, self._caller, place, offsets.latest, self.take, topic_id)
                 self._tails[place] = tail
                 tail.start()
                 return tail
         await tail.reach_end()
         return tail
+
+    def begin_again(self, topic: str, places: Collection[Place]) -> None:
+        """Another topic has the name, with these partitions."""
+        topic_id = self._identity(topic)
+        for place, tail in list(self._tails.items()):
+            if place.topic == topic and tail.topic_id != topic_id:
+                if place in places:
+                    tail.begin_again(topic_id)
+                else:
+                    self._tails.pop(place).cancel()
 
     def position(self, place: Place) -> int | None:
         """Where the next record comes from; None where the partition is not followed."""
@@ -98,9 +110,11 @@ class Subscribers:
         touched: dict[Subscriber, None] = {}
         now_ms = self.now_ms()
         before = self.delivered
+        tail = self._tails.get(place)
+        topic_id = b"" if tail is None else tail.topic_id
         for record in records:
             message = from_record(record, place.topic, self._rules)
-            self._deliver(Outgoing(message, place, record.offset), now_ms, touched)
+            self._deliver(Outgoing(message, place, record.offset, topic_id=topic_id), now_ms, touched)
         for subscriber in touched:
             subscriber.flush()
         return self.delivered - before

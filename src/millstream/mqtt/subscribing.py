@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.coordinator.mqtt_sessions.records import Position
 from millstream.coordinator.mqtt_sessions.requests import Subscribe, Unsubscribe
-from millstream.doors import Operation, Permission, Place, Resource
+from millstream.doors import Operation, Permission, Resource
 from millstream.mqtt.failures import failure_of
 from millstream.mqtt.outbound import Offer
 from millstream.mqtt.outgoing import Delivery
@@ -140,7 +140,7 @@ async def _begin(client: "Client", wanted: list[Subscription]) -> None:
         *(door.subscribers.follow(place) for place in places), door.retained.catch_up()
     )
     fresh = [place for place in places if place not in client.reading.places]
-    client.reading.places.update(dict.fromkeys(fresh))
+    client.reading.add(fresh)
     if client.machine.session_expiry_s and client.link is not None:
         positions = {tail.place: tail.position for tail in tails if tail is not None}
         await client.link.ask(
@@ -148,7 +148,10 @@ async def _begin(client: "Client", wanted: list[Subscription]) -> None:
                 client.client_id,
                 client.epoch,
                 tuple((each.filter, stored_subscription(each)) for each in wanted),
-                tuple(_position(place, positions[place]) for place in fresh),
+                tuple(
+                    Position(place.topic, place.partition, positions[place], 0, client.reading.places[place])
+                    for place in fresh
+                ),
             )
         )
 
@@ -176,10 +179,6 @@ async def join_group(client: "Client", subscription: Subscription) -> None:
         else:
             groups.leave(share.group, share.filter, client)
         return
-
-
-def _position(place: Place, offset: int) -> Position:
-    return Position(place.topic, place.partition, offset)
 
 
 async def _give_retained(client: "Client", subscription: Subscription) -> None:

@@ -49,9 +49,12 @@ class Tail:
         place: Place,
         offset: int,
         take: Callable[[Place, list[Record]], int],
+        topic_id: bytes,
     ) -> None:
         self.place = place
         self.position = offset
+        self.topic_id = topic_id
+        """Of the topic that `position` is in: another one may get its name."""
         self._partitions = partitions
         self._caller = caller
         self._take = take
@@ -72,14 +75,21 @@ class Tail:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
+    def begin_again(self, topic_id: bytes) -> None:
+        """Another topic has the name: all that is in it is new."""
+        self.cancel()
+        self.position, self.topic_id = 0, topic_id
+        self.start()
+        self._tell()
+
     async def reach_end(self) -> None:
         """Returns when all that readers can see by now was handled."""
-        offsets = await self._partitions.offsets(self._caller, self.place)
-        await self.reach(offsets.latest)
-
-    async def reach(self, offset: int) -> None:
-        while self.position < offset:
-            await self._moved.wait()
+        topic_id = None
+        while topic_id != self.topic_id:
+            topic_id = self.topic_id
+            offsets = await self._partitions.offsets(self._caller, self.place)
+            while self.position < offsets.latest and topic_id == self.topic_id:
+                await self._moved.wait()
 
     async def _run(self) -> None:
         while True:
@@ -110,6 +120,9 @@ class Tail:
 
     def _move(self, offset: int) -> None:
         self.position = max(self.position, offset)
+        self._tell()
+
+    def _tell(self) -> None:
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
 

@@ -9,7 +9,9 @@ from typing import Any, TypeVar
 import pytest
 
 from millstream.broker.coordinators.hosted import Hosted
+from millstream.broker.routing.calls import Read
 from millstream.broker.routing.here import Here
+from millstream.cluster.metadata.topics import DeleteTopics, TopicRef
 from millstream.coordinator.definition import Definition, InternalTopic
 from millstream.doors import (
     Acks,
@@ -199,9 +201,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seen: list[int] = []
     read = Here._read
 
-    def counted(self: Here, caller: Caller, place: Place, offset: int, *more: Any) -> LogRead:
-        seen.append(offset)
-        return read(self, caller, place, offset, *more)
+    def counted(self: Here, caller: Caller, call: Read) -> LogRead:
+        seen.append(call.offset)
+        return read(self, caller, call)
 
     monkeypatch.setattr(Here, "_read", counted)
     return seen
@@ -262,6 +264,30 @@ def test_a_slow_follower_reads_for_itself_and_misses_nothing(
 
     expected = [b"%d" % n for n in range(30)]
     assert do(three.nodes[1], follow()) == (expected, expected)
+
+
+def test_a_follower_gets_nothing_from_another_topic_of_the_name(three: ThreeNodes) -> None:
+    """It went on in the new topic behind as many messages as it had read of the old one."""
+    for number, place in enumerate(topic(three, "made-again"), 1):
+        here = doors(three, number)
+
+        async def made_again(here: Doors = here, place: Place = place) -> list[bytes | None]:
+            await here.messages.send(ME, place, [Message(None, b"old")])
+            async with aclosing(here.partitions.follow(ME, place, 0)) as reading:  # type: ignore[type-var]
+                seen = values(await anext(reading))
+                (deleted,) = await here.metadata.submit(DeleteTopics((TopicRef(place.topic),)))
+                (made,) = await here.metadata.create_topics(ME, [NewTopic(place.topic, 3, 3)])
+                assert (deleted.error, made.error) == (None, None)
+                await here.messages.send(ME, place, [Message(None, b"new %d" % n) for n in range(3)])
+                with pytest.raises(KafkaError) as caught:
+                    await anext(reading)
+                assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            async with aclosing(here.partitions.follow(ME, place, 0)) as reading:  # type: ignore[type-var]
+                while len(seen) < 4:
+                    seen += values(await anext(reading))
+            return seen
+
+        assert do(three.nodes[number], made_again()) == [b"old", b"new 0", b"new 1", b"new 2"]
 
 
 def counters(three: ThreeNodes) -> dict[int, Hosted[CountingMachine]]:

@@ -21,8 +21,8 @@ READ_TO = 10
 def saved(*in_flight: InFlight, queued: tuple[Delivery, ...] = ()) -> int:
     nothing: Any = None
     subscribers: Any = SimpleNamespace(copies=False)
-    reading = Reading(nothing, nothing, nothing, subscribers, nothing)
-    reading.places[PLACE] = None
+    reading = Reading(nothing, nothing, nothing, subscribers, nothing, lambda _topic: b"id")
+    reading.add([PLACE])
     reading.fall_behind(PLACE, READ_TO)
     (position,) = reading.positions(queued, in_flight)
     return position.offset
@@ -66,11 +66,11 @@ def test_a_session_goes_on_behind_what_was_deleted_when_it_is_known_where_that_i
 
     partitions: Any = Partitions()
     nothing: Any = SimpleNamespace(copies=False, client_id="c")
-    reading = Reading(partitions, nothing, nothing, nothing, nothing)
+    reading = Reading(partitions, nothing, nothing, nothing, nothing, lambda _topic: b"id")
     reading.fall_behind(PLACE, 3)
     deleted = KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "it was deleted")
     found = []
     for _ in range(2):
-        SimulatedLoop().run(reading._after(deleted, PLACE))
+        SimulatedLoop().run(reading._after(deleted, PLACE, None))
         found.append(reading.behind[PLACE])
     assert found == [3, 7]

@@ -6,8 +6,9 @@ from typing import Any
 
 from millstream.coordinator.mqtt_sessions.requests import Done, Reserve
 from millstream.doors import Place
+from millstream.mqtt.messages import Message
 from millstream.mqtt.outbound import InFlight, Stage
-from millstream.mqtt.outgoing import Delivery
+from millstream.mqtt.outgoing import Delivery, Outgoing
 from millstream.mqtt.session_link import SessionLink
 from millstream.mqtt.wants import WantReceive, WantReserve
 from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
@@ -42,7 +43,7 @@ class Owner:
 
 
 def reservation(packet_id: int, offset: int) -> WantReserve:
-    outgoing: Any = SimpleNamespace(place=Place("mqtt", 0), offset=offset, group=None)
+    outgoing = Outgoing(Message("t", b""), Place("mqtt", 0), offset)
     return WantReserve((InFlight(packet_id, Delivery(outgoing, 2, False, ()), Stage.RESERVED),))
 
 

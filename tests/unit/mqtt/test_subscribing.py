@@ -163,7 +163,8 @@ def test_new_partitions_of_a_topic_are_for_those_who_subscribed_before(text):
         wire, _ = house.join("c", subscribe(text))
         await asyncio.sleep(1)
         image = house.door.shared.doors.metadata.image
-        old = SimpleNamespace(topics=1, topic=lambda _name: SimpleNamespace(partitions=[None]))
+        before = SimpleNamespace(partitions=[None], topic_id=house.topic.topic_id)
+        old = SimpleNamespace(topics=1, topic=lambda _name: before)
         house.topic.partitions.append(None)
         image.topics = 2
         # The first one is there before this node hears of the partition.

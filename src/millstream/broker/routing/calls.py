@@ -38,10 +38,13 @@ class Read(NodeCall[LogRead], frozen=True, tag=2):
     max_bytes: int
     max_wait_s: float
     isolation: Isolation
+    topic_id: bytes = b""
+    """What is meant by the name: another topic may have it at the node that is asked, or had it here."""
 
 
 class FindOffsets(NodeCall[Offsets], frozen=True, tag=3):
     place: Place
+    topic_id: bytes = b""
 
 
 class FindOffsetAt(NodeCall[OffsetAt | None], frozen=True, tag=4):

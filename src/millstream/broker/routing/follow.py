@@ -28,6 +28,10 @@ _PAUSE_SECONDS = 0.5
 _PASSING = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.BROKER_NOT_AVAILABLE)
 
 
+_What = tuple[Place, Isolation, bytes]
+"""A partition, how it is read, and its topic's identity: another topic of the name is read by another reader."""
+
+
 class _Log(Protocol):
     async def read(
         self,
@@ -38,15 +42,18 @@ class _Log(Protocol):
         max_bytes: int = ...,
         max_wait_s: float = ...,
         isolation: Isolation = ...,
+        topic_id: bytes | None = ...,
     ) -> LogRead: ...
+
+    def identity(self, place: Place) -> bytes: ...
 
 
 class _Reader:
     """Reads one partition's end for as long as somebody follows it."""
 
-    def __init__(self, follows: "Follows", place: Place, isolation: Isolation) -> None:
-        self._place = place
-        self._isolation = isolation
+    def __init__(self, follows: "Follows", what: "_What") -> None:
+        self._place = what[0]
+        self._what = what
         self._follows = follows
         self._kept: deque[LogRead] = deque()
         self._kept_bytes = 0
@@ -84,7 +91,7 @@ class _Reader:
     async def _run(self) -> None:
         try:
             while self.end is not None:
-                read = await self._follows.read(NODE, self._place, self.end, self._isolation, _WAIT_SECONDS)
+                read = await self._follows.read(NODE, self._what, self.end, _WAIT_SECONDS)
                 if read.next_offset > self.end:
                     self._keep(read)
         except KafkaError as error:
@@ -118,7 +125,7 @@ class Follows:
     def __init__(self, partitions: _Log, authoriser: Authoriser) -> None:
         self._partitions = partitions
         self._authoriser = authoriser
-        self._readers: dict[tuple[Place, Isolation], _Reader] = {}
+        self._readers: dict[_What, _Reader] = {}
 
     @property
     def share_bytes(self) -> int:
@@ -134,9 +141,10 @@ class Follows:
     ) -> AsyncIterator[LogRead]:
         needed = Permission(Operation.READ, Resource.TOPIC, place.topic)
         self._authoriser.check(caller, needed)
-        reader = self._readers.get((place, isolation))
+        what = place, isolation, self._partitions.identity(place)
+        reader = self._readers.get(what)
         if reader is None:
-            reader = self._readers[place, isolation] = _Reader(self, place, isolation)
+            reader = self._readers[what] = _Reader(self, what)
         reader.followers += 1
         try:
             while True:
@@ -147,7 +155,7 @@ class Follows:
                 if read is None:
                     # A follower behind the reader finds records at once, unless a new leader has fewer for now.
                     wait_s = 0.0 if reader.end is None else _PAUSE_SECONDS
-                    read = await self.read(caller, place, offset, isolation, wait_s)
+                    read = await self.read(caller, what, offset, wait_s)
                     if read.next_offset == offset:
                         reader.begin(offset)
                         continue
@@ -159,16 +167,21 @@ class Follows:
             reader.followers -= 1
             if not reader.followers:
                 reader.stop()
-                self._readers.pop((place, isolation), None)
+                self._readers.pop(what, None)
 
-    async def read(
-        self, caller: Caller, place: Place, offset: int, isolation: Isolation, wait_s: float
-    ) -> LogRead:
+    async def read(self, caller: Caller, what: "_What", offset: int, wait_s: float) -> LogRead:
         """Without a limit while there is no leader: a follower has nothing to do but wait for one."""
+        place, isolation, topic_id = what
         while True:
             try:
                 return await self._partitions.read(
-                    caller, place, offset, max_bytes=_READ_BYTES, max_wait_s=wait_s, isolation=isolation
+                    caller,
+                    place,
+                    offset,
+                    max_bytes=_READ_BYTES,
+                    max_wait_s=wait_s,
+                    isolation=isolation,
+                    topic_id=topic_id,
                 )
             except KafkaError as error:
                 if error.code not in _PASSING:

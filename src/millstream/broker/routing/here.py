@@ -24,6 +24,7 @@ from millstream.doors.partitions import (
     OffsetAt,
     Offsets,
     Place,
+    unknown_place,
 )
 from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
 from millstream.protocol.record_batch import check_produced
@@ -97,25 +98,24 @@ class Here:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + call.max_wait_s
         while True:
-            found = self._read(caller, call.place, call.offset, call.max_bytes, call.isolation)
+            found = self._read(caller, call)
             left = deadline - loop.time()
             if found.next_offset > call.offset or left <= 0:
                 return found
             replica = self._partitions.find_replica(call.place.topic, call.place.partition)
             await _Arrival(replica).within(left)
 
-    def _read(
-        self, caller: Caller, place: Place, offset: int, max_bytes: int, isolation: Isolation
-    ) -> LogRead:
-        partition = self._find(caller, place, Operation.READ)
+    def _read(self, caller: Caller, call: Read) -> LogRead:
+        place, offset = call.place, call.offset
+        partition = self._find(caller, place, Operation.READ, call.topic_id)
         upper = (
             partition.last_stable_offset
-            if isolation is Isolation.READ_COMMITTED
+            if call.isolation is Isolation.READ_COMMITTED
             else partition.high_watermark
         )
         try:
             data, next_offset = partition.log.read(
-                offset, min(max_bytes, _MOST_READ_BYTES), upper, min_one=True
+                offset, min(call.max_bytes, _MOST_READ_BYTES), upper, min_one=True
             )
         except KafkaError as error:
             self._faults.read_failed(partition, offset, error)
@@ -131,7 +131,7 @@ class Here:
         )
 
     async def offsets(self, caller: Caller, call: FindOffsets) -> Offsets:
-        partition = self._find(caller, call.place, Operation.DESCRIBE)
+        partition = self._find(caller, call.place, Operation.DESCRIBE, call.topic_id)
         _require_known_end(partition)
         return Offsets(partition.log.log_start_offset, partition.high_watermark, partition.last_stable_offset)
 
@@ -151,9 +151,11 @@ class Here:
             return None
         return OffsetAt(found.offset, found.timestamp)
 
-    def _find(self, caller: Caller, place: Place, operation: Operation) -> Partition:
+    def _find(self, caller: Caller, place: Place, operation: Operation, topic_id: bytes = b"") -> Partition:
         self._authoriser.check(caller, Permission(operation, Resource.TOPIC, place.topic))
         partition = self._partitions.find_for_client(place.topic, place.partition)
+        if topic_id and topic_id != partition.topic_id:
+            raise unknown_place(place)
         if partition.log.offline is not None:
             raise partition.log.offline
         return partition

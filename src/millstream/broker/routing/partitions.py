@@ -53,19 +53,35 @@ class RoutedPartitions:
         max_bytes: int = 1 << 20,
         max_wait_s: float = 0.0,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        topic_id: bytes | None = None,
     ) -> LogRead:
+        """Of the topic that has the name now, or had it when the caller asked for `identity`."""
+        if topic_id is None:
+            topic_id = self.identity(place)
         return await self._routes.at_leader(
             caller,
             place,
-            Read(place, offset, max_bytes, max_wait_s, isolation),
+            Read(place, offset, max_bytes, max_wait_s, isolation, topic_id),
             patience_s=max_wait_s + _PATIENCE_SECONDS,
             wait_s=max_wait_s,
             may_repeat=True,
+            topic_id=topic_id,
         )
 
+    def identity(self, place: Place) -> bytes:
+        """What tells its topic from others of that name; empty where there is none."""
+        topic = self._routes.metadata.image.topic(place.topic)
+        return b"" if topic is None else topic.topic_id.bytes
+
     async def offsets(self, caller: Caller, place: Place) -> Offsets:
+        topic_id = self.identity(place)
         return await self._routes.at_leader(
-            caller, place, FindOffsets(place), patience_s=_PATIENCE_SECONDS, may_repeat=True
+            caller,
+            place,
+            FindOffsets(place, topic_id),
+            patience_s=_PATIENCE_SECONDS,
+            may_repeat=True,
+            topic_id=topic_id,
         )
 
     async def offset_at(self, caller: Caller, place: Place, timestamp_ms: int) -> OffsetAt | None:

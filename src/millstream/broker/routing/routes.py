@@ -73,11 +73,18 @@ class Routes:
         refused_s: float | None = None,
         may_repeat: bool,
         late: Callable[[A], None] | None = None,
+        topic_id: bytes = b"",
     ) -> A:
-        """The answer of the partition's leader, this node or another; see `at_node` for the rest."""
+        """The answer of the partition's leader, this node or another; see `at_node` for the rest.
+
+        With `topic_id` it is over when another topic has the name.
+        """
 
         def leader() -> int | None:
-            if self.metadata.image.partition(place.topic, place.partition) is None:
+            image = self.metadata.image
+            if image.partition(place.topic, place.partition) is None or (
+                topic_id and topic_id != image.topics[place.topic].topic_id.bytes
+            ):
                 raise NotDone.of(unknown_place(place))
             return self.view.leader(place)
 

@@ -78,7 +78,7 @@ def _reserve(turn: Turn, request: Reserve) -> None:
     for packet_id, flight in request.flights:
         turn.write(FlightKey(request.client_id, packet_id), flight)
     once = (
-        Position(each.topic, each.partition, 0, each.offset + 1)
+        Position(each.topic, each.partition, 0, each.offset + 1, each.topic_id)
         for packet_id, each in request.flights
         if packet_id not in request.shared
     )

@@ -1,12 +1,26 @@
 """The records of `__mqtt_sessions`: a key says what it is about, a value of None removes it."""
 
 import enum
+from collections.abc import Collection
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import replace
 
 from millstream.coordinator.record_table import RecordKind, RecordTable
-from millstream.protocol.layout import BYTES, Int8, Int16, Int32, Int64, Kind, Layout, array, mapped, row
+from millstream.protocol.layout import (
+    BYTES,
+    Field,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Kind,
+    Layout,
+    array,
+    mapped,
+    row,
+)
 from millstream.protocol.records import Headers
 
 
@@ -81,10 +95,25 @@ class Position(msgspec.Struct, frozen=True):
     partition: Int32
     offset: Int64
     once_offset: Int64 = 0
+    topic_id: Annotated[bytes, Field(until=-1)] = b""
+    """Of another topic of that name nothing was read. Empty where it is not known."""
 
 
 class StoredPositions(msgspec.Struct, frozen=True):
     positions: tuple[Position, ...]
+    topic_ids: Annotated[tuple[bytes, ...], Field(since=1)] = ()
+    """Of the positions, in their order. Behind them all: nodes that do not know of it read up to here."""
+
+    @classmethod
+    def of(cls, positions: Collection[Position]) -> "StoredPositions":
+        return cls(tuple(positions), tuple(each.topic_id for each in positions))
+
+    def by_place(self) -> dict[tuple[str, int], Position]:
+        ids = self.topic_ids or (b"",) * len(self.positions)
+        return {
+            (each.topic, each.partition): replace(each, topic_id=topic_id)
+            for each, topic_id in zip(self.positions, ids, strict=True)
+        }
 
 
 class FlightStage(enum.IntEnum):
@@ -108,6 +137,7 @@ class StoredFlight(msgspec.Struct, frozen=True):
     stage: Int8
     number: Int64
     identifiers: tuple[Int32, ...] = ()
+    topic_id: Annotated[bytes, Field(since=1)] = b""
 
 
 class ReceivedKey(msgspec.Struct, frozen=True):
@@ -181,8 +211,8 @@ class SessionRecord(msgspec.Struct, frozen=True):
 _TABLE = RecordTable(
     RecordKind(0, SessionKey, Layout(StoredSession)),
     RecordKind(1, SubscriptionKey, Layout(StoredSubscription)),
-    RecordKind(2, PositionsKey, Layout(StoredPositions)),
-    RecordKind(3, FlightKey, Layout(StoredFlight)),
+    RecordKind(2, PositionsKey, Layout(StoredPositions, newest=1, written=1)),
+    RecordKind(3, FlightKey, Layout(StoredFlight, newest=1, written=1)),
     RecordKind(4, ReceivedKey, Layout(StoredReceived)),
     RecordKind(5, OwedKey, Layout(StoredOwed)),
     RecordKind(6, SequenceKey, Layout(StoredSequence)),

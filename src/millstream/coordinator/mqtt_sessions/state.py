@@ -113,8 +113,7 @@ def _replay_part(session: Session, record: SessionRecord) -> None:
             else:
                 session.subscriptions[key.filter] = cast(StoredSubscription, value)
         case PositionsKey():
-            positions = () if value is None else cast(StoredPositions, value).positions
-            session.positions = {(each.topic, each.partition): each for each in positions}
+            session.positions = {} if value is None else cast(StoredPositions, value).by_place()
         case FlightKey():
             if value is None:
                 session.flights.pop(key.packet_id, None)

@@ -88,11 +88,11 @@ class Turn:
                 self._number(other, message)
 
     def move(self, client_id: str, session: Session, positions: Iterable[Position]) -> None:
-        """Set these positions and keep the others; one never goes back."""
+        """Set these positions and keep the others; one never goes back, but in another topic of the name."""
         merged = dict(session.positions)
         for each in positions:
             before = merged.get((each.topic, each.partition))
-            if before is None:
+            if before is None or len({b"", each.topic_id, before.topic_id}) > 2:
                 merged[each.topic, each.partition] = each
             else:
                 merged[each.topic, each.partition] = Position(
@@ -100,9 +100,10 @@ class Turn:
                     each.partition,
                     max(each.offset, before.offset),
                     max(each.once_offset, before.once_offset),
+                    before.topic_id or each.topic_id,
                 )
         if merged != session.positions:
-            self.write(PositionsKey(client_id), StoredPositions(tuple(merged.values())))
+            self.write(PositionsKey(client_id), StoredPositions.of(merged.values()))
 
     def clear(self, client_id: str, session: Session) -> None:
         """All that makes the session, and not the session."""

@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from millstream.broker.routing.batcher import Batcher
 from millstream.broker.routing.calls import FindOffsets
+from millstream.broker.routing.partitions import RoutedPartitions
 from millstream.broker.routing.routes import Routes
 from millstream.doors import Caller, Message, Place
 from millstream.doors.access import AllowAll
@@ -94,3 +96,28 @@ def test_who_waited_behind_another_batch_has_so_much_less_patience() -> None:
 
     loop.run(story())
     assert given == [(60, 10), (53, 3)]
+
+
+def test_who_asks_about_a_topic_is_not_answered_by_another_one_of_its_name() -> None:
+    """Its leader knew the new topic first; the reader of the old one asked again and again, for ever."""
+    loop = SimulatedLoop()
+    known = metadata()
+    old, new = UUID(int=1), UUID(int=2)
+    known.image.topics = {"t": SimpleNamespace(topic_id=old)}
+    asked: list[bytes] = []
+
+    async def carry_out(_caller: Caller, call: Any) -> object:
+        asked.append(call.topic_id)
+        known.image.topics = {"t": SimpleNamespace(topic_id=new)}
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is another topic of that name")
+
+    async def story() -> KafkaError:
+        known.image.topic = known.image.topics.get
+        view = SimpleNamespace(node_id=1, leader=lambda _place: 1)
+        routes = Routes(view, known, lambda: None, carry_out)  # type: ignore[arg-type, return-value]
+        with pytest.raises(KafkaError) as caught:
+            await RoutedPartitions(routes, AllowAll()).read(ME, PLACE, 7)
+        return caught.value
+
+    assert loop.run(story()).code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert asked == [old.bytes]
