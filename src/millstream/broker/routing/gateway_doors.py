@@ -46,6 +46,8 @@ _LONGEST_PAUSE_SECONDS = 2.0
 # Changes of topics are known here a moment after the node that made them answers.
 _APPLIED_SECONDS = 10.0
 
+_NO_ANSWER = "no broker answers"
+
 _followed = msgspec.msgpack.Decoder(tuple[str, bytes])
 
 
@@ -59,7 +61,12 @@ class FollowedMetadata:
         self.known = asyncio.Event()
         """Set when a node has been heard."""
         self.followed: str | None = None
-        """The address of the node that is followed; None while none answers."""
+        """The address of the node that is followed; None while there is none."""
+        self.trouble = _NO_ANSWER
+        """Why there is none."""
+        self._refused = ""
+        self._index = -1
+        """How new the image is, as nodes count."""
         self._bootstrap = tuple(bootstrap)
         self._watchers = Watchers()
 
@@ -85,13 +92,17 @@ class FollowedMetadata:
         """For as long as the task lives."""
         pause = _FIRST_PAUSE_SECONDS
         while True:
+            self._refused = ""
             for address in self._addresses():
                 if await self._follow_at(address):
                     pause = _FIRST_PAUSE_SECONDS
                     break
             else:
+                self.trouble = self._refused or _NO_ANSWER
                 if self.followed is not None or pause == _FIRST_PAUSE_SECONDS:
-                    log.warning("no broker answers", addresses=list(self._addresses()))
+                    log.warning(
+                        "no broker is followed", reason=self.trouble, addresses=list(self._addresses())
+                    )
                 self.followed = None
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
@@ -112,10 +123,7 @@ class FollowedMetadata:
         try:
             while True:
                 answer = await link.call(NODE, FollowMetadata(sent, _FOLLOW_SECONDS), _FOLLOW_SECONDS)
-                name, data = _followed.decode(answer)
-                base = MetadataImage() if name.startswith("!") else self.image
-                sent = name.removeprefix("!")
-                self._apply(base.apply(decode_records(data)), address)
+                sent = self.heard(answer, address)
                 was_heard = True
         except (KafkaError, msgspec.MsgspecError) as error:
             log.info("broker not followed", address=address, error=str(error))
@@ -123,11 +131,29 @@ class FollowedMetadata:
         finally:
             link.close()
 
-    def _apply(self, image: MetadataImage, address: str) -> None:
+    def heard(self, answer: bytes, address: str) -> str:
+        """Take what a node says, and return the name of its image. KafkaError where it must not be believed."""
+        name, data = _followed.decode(answer)
+        base = MetadataImage() if name.startswith("!") else self.image
+        image = base.apply(decode_records(data))
+        # Nodes that do not tell how new it is are believed.
+        index = int(name.partition("@")[2] or self._index)
         if self.image.cluster_id not in ("", image.cluster_id):
-            raise KafkaError(
-                ErrorCode.INCONSISTENT_CLUSTER_ID, f"the node at {address} belongs to another cluster"
+            self._refused = (
+                f"the node at {address} belongs to cluster {image.cluster_id}, not to {self.image.cluster_id}:"
+                " if the cluster was made again, restart this gateway"
             )
+            raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, self._refused)
+        if index < self._index:
+            self._refused = (
+                f"the node at {address} is behind in the metadata: {index} of {self._index} entries"
+            )
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, self._refused)
+        self._index = index
+        self._apply(image, address)
+        return name.removeprefix("!")
+
+    def _apply(self, image: MetadataImage, address: str) -> None:
         if self.followed != address:
             log.info("broker followed", address=address, cluster_id=image.cluster_id)
             self.followed = address

@@ -65,6 +65,11 @@ class NodeMetadata:
         """Another one after each start of this node."""
         return f"{self._service.broker_epoch}"
 
+    @property
+    def index(self) -> int:
+        """How much of the quorum's log is in the image."""
+        return self._service.quorum.applied_index
+
     def watch(self, changed: Changed) -> Callable[[], None]:
         return self._watchers.add(changed)
 
@@ -106,12 +111,14 @@ class MetadataFollowers:
         """The name of the newest image, and the records that lead to it from the one that was `sent`, if it is known.
 
         With no such image, or one that is forgotten, they are all of it: the name says which, by beginning with "!".
+        Behind an "@" it says how new the image is, for those who come from another node.
         """
+        sent = sent.partition("@")[0]
         if self._sent.get(sent) is self._metadata.image:
             await self._another(max_wait_s)
         image = self._metadata.image
         base = self._sent.get(sent)
-        name = self._name_of(image)
+        name = f"{self._name_of(image)}@{self._metadata.index}"
         records = tuple(difference(base or MetadataImage(), image))
         return encode((name if base is not None else f"!{name}", encode_records(records)))
 
