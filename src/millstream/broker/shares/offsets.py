@@ -5,6 +5,7 @@ from uuid import UUID
 
 import msgspec
 
+from millstream.broker.shares.policies import named_groups
 from millstream.cluster.metadata.image import MetadataImage, TopicImage
 from millstream.coordinator.groups.share_requests import (
     DescribedShareGroup,
@@ -92,15 +93,17 @@ class ShareOffsets:
         group = await self._require_empty(caller, group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no share group {group_id!r}")
-        known = {name: topic_id for topic_id, name in group.topics}
+        known = _used(image, group_id, group)
         outcomes: dict[str, KafkaError | None] = {}
         for name in topics:
             try:
-                if name not in known:
+                found = [topic_id for topic_id, used in known.items() if used == name]
+                if not found:
                     raise KafkaError(
                         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the group has not used the topic {name!r}"
                     )
-                await self._delete_topic(image, caller, group_id, known[name], name)
+                for topic_id in found:
+                    await self._delete_topic(image, caller, group_id, topic_id, name)
                 outcomes[name] = None
             except KafkaError as error:
                 outcomes[name] = error.as_value()
@@ -109,8 +112,9 @@ class ShareOffsets:
     async def delete_all(self, image: MetadataImage, caller: Caller, group_id: str) -> None:
         """Called before a group is deleted; does nothing unless it is a share group."""
         group = await self._require_empty(caller, group_id)
-        for topic_id, name in () if group is None else group.topics:
-            await self._delete_topic(image, caller, group_id, topic_id, name)
+        if group is not None:
+            for topic_id, name in _used(image, group_id, group).items():
+                await self._delete_topic(image, caller, group_id, topic_id, name)
 
     async def _of_topic(
         self, image: MetadataImage, caller: Caller, group_id: str, name: str, partitions: Sequence[int]
@@ -189,6 +193,12 @@ class ShareOffsets:
         if group.members:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"stop the members of group {group_id!r} first")
         return group
+
+
+def _used(image: MetadataImage, group_id: str, group: DescribedShareGroup) -> dict[UUID, str]:
+    """Also topics that only name the group still: forgetting one may have ended half-way."""
+    named = {each.topic_id: each.name for each in image.topics.values() if group_id in named_groups(each)}
+    return named | dict(group.topics)
 
 
 def _all_of(image: MetadataImage, topic: str) -> Sequence[int]:

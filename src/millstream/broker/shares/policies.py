@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.metadata.image import MetadataImage, TopicImage
 from millstream.config.share_table import GroupConfig, resolve_group_config
 from millstream.config.topic import TopicConfig
 from millstream.coordinator.shares.policy import Order, QueuePolicy
@@ -49,3 +49,8 @@ class Rules(msgspec.Struct, frozen=True):
 def rules_of(image: MetadataImage, broker: Mapping[str, str], group_id: str, topic: TopicConfig) -> Rules:
     overrides = image.group_configs.get(group_id, {})
     return Rules(resolve_group_config(overrides, broker), topic, "share.auto.offset.reset" not in overrides)
+
+
+def named_groups(topic: TopicImage) -> frozenset[str]:
+    """Those that the topic goes by."""
+    return frozenset(each.strip() for each in topic.configs.get("queue.groups", "").split(","))

@@ -13,7 +13,7 @@ from millstream.broker.server.long_work import LongWork
 from millstream.broker.shares.dead_letters import DeadLetterWriter
 from millstream.broker.shares.led_queue import LedQueue, QueueState
 from millstream.broker.shares.partition_limits import PartitionLimits
-from millstream.broker.shares.policies import Rules, rules_of
+from millstream.broker.shares.policies import Rules, named_groups, rules_of
 from millstream.broker.shares.queue_store import QueueStore
 from millstream.broker.shares.topic_users import TopicUsers
 from millstream.cluster.metadata.configs import AlterConfigs, ConfigAlteration, ConfigChange, ConfigOperation
@@ -28,11 +28,14 @@ from millstream.coordinator.shares.records import ShareKey
 from millstream.doors.cluster import Coordinators
 from millstream.doors.messages import Messages
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.records import InvalidRecordsError
 from millstream.runtime.clock import Clock, SteadyTime
+from millstream.storage.log import PartitionLog
+from millstream.storage.lookup import batch_for_timestamp
 
 _SWEEP_SECONDS = 60.0
 _IDLE_MS = 600_000
-_OPEN_AGAIN_SECONDS = 1.0
+_OPEN_AGAIN_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 30.0
 
 
 class Shares:
@@ -205,7 +208,7 @@ class Shares:
 
     async def leave(self, topic: TopicImage, group_id: str) -> None:
         """The group is deleted, or begins again: nothing waits for it any more."""
-        if group_id in _named_groups(topic):
+        if group_id in named_groups(topic):
             await self._change_groups(topic.name, group_id, ConfigOperation.SUBTRACT)
 
     async def _change_groups(self, topic: str, groups: str, operation: ConfigOperation) -> None:
@@ -228,22 +231,32 @@ class Shares:
         self._open_others(partition)
         self._limits.admit(partition, count)
 
-    def _open_others(self, partition: Partition) -> None:
+    def _open_others(self, partition: Partition, pause_s: float = 0.0) -> None:
         """Nothing is deleted or refused before it is known how far all groups are."""
         for group_id in partition.log.config.queue_groups:
             key = ShareKey(group_id, UUID(bytes=bytes(partition.topic_id)), partition.index)
             if key not in self._queues and key not in self._opening:
                 self._opening.add(key)
-                self._spawn(self._open_quietly(key, partition), "opening a queue")
+                self._spawn(self._open_quietly(key, partition, pause_s), "opening a queue")
 
-    async def _open_quietly(self, key: ShareKey, partition: Partition) -> None:
+    async def _open_quietly(self, key: ShareKey, partition: Partition, pause_s: float) -> None:
+        """As long as it counts. There may be a reason that lasts, so it is tried less and less often."""
         try:
-            await self.open(key.group_id, partition.topic, partition.index)
-        except KafkaError:
-            # Not again at once: there may be a reason that lasts.
-            await asyncio.sleep(_OPEN_AGAIN_SECONDS)
+            await asyncio.sleep(pause_s)
+            while self._counts(key, partition):
+                try:
+                    # A group that is on its way here by a door of our own must miss nothing.
+                    await self.open(key.group_id, partition.topic, partition.index, from_earliest=True)
+                    return
+                except KafkaError:
+                    pause_s = min(2 * pause_s or _OPEN_AGAIN_SECONDS, _LONGEST_PAUSE_SECONDS)
+                    await asyncio.sleep(pause_s)
         finally:
             self._opening.discard(key)
+
+    def _counts(self, key: ShareKey, partition: Partition) -> bool:
+        is_here = self._partitions.get(partition.topic, partition.index) is partition and partition.is_leader
+        return is_here and key.group_id in partition.log.config.queue_groups
 
     def _drop(self, queue: LedQueue, error: KafkaError) -> None:
         queue.close(error)
@@ -253,8 +266,12 @@ class Shares:
         if self._queues.get(queue.key) is queue:
             del self._queues[queue.key]
             self._store.forget(queue.key)
+            is_watched = self._limits.watches(queue)
             self._limits.closed(queue)
             self._users.forget(queue.partition)
+            if is_watched and queue.partition.is_leader:
+                # A write has failed. The others wait for it, also where its group is not used any more.
+                self._open_others(queue.partition, _OPEN_AGAIN_SECONDS)
 
     def _sweep(self) -> None:
         """Queues that nobody has used for long are loaded again when somebody does."""
@@ -289,8 +306,17 @@ class Shares:
         duration_ms = reset_duration_ms(reset)
         if duration_ms is None:
             return partition.high_watermark
-        found = await offset_at(self._long_work, log, self._clock.now_ms() - duration_ms)
-        return partition.high_watermark if found is None else min(found.offset, partition.high_watermark)
+        first = await self._offset_at(log, self._clock.now_ms() - duration_ms)
+        return partition.high_watermark if first is None else min(first, partition.high_watermark)
+
+    async def _offset_at(self, log: PartitionLog, timestamp: int) -> int | None:
+        try:
+            found = await offset_at(self._long_work, log, timestamp)
+            return None if found is None else found.offset
+        except InvalidRecordsError:
+            # Rather from too early on than never, where a batch cannot be opened.
+            batch = batch_for_timestamp(log, timestamp)
+            return None if batch is None else max(batch.header.base_offset, log.log_start_offset)
 
     def _metadata_changed(
         self, old: MetadataImage, new: MetadataImage, _records: tuple[MetadataRecord, ...]
@@ -334,16 +360,12 @@ def _kept_of(partition: Partition, leader_epoch: int) -> int:
     return partition.log.end_offset_for_epoch(leader_epoch, partition.leader_epoch)[1]
 
 
-def _named_groups(topic: TopicImage) -> frozenset[str]:
-    return frozenset(each.strip() for each in topic.configs.get("queue.groups", "").split(","))
-
-
 def _has_left(group_id: str, old: MetadataImage, topic: TopicImage) -> bool:
     """Whether the group was taken out of those that the topic goes by."""
     former = old.topic_by_id(topic.topic_id)
     return (
         former is not None
         and former is not topic
-        and group_id in _named_groups(former)
-        and group_id not in _named_groups(topic)
+        and group_id in named_groups(former)
+        and group_id not in named_groups(topic)
     )
