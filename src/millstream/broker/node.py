@@ -35,6 +35,7 @@ from millstream.cluster.raft.state import RaftSettings
 from millstream.config.settings import Settings
 from millstream.observability.broker_metrics import BrokerMetrics
 from millstream.observability.logs import get_logger
+from millstream.observability.tasks import keep_going
 from millstream.runtime.clock import CautiousTime, Clock
 from millstream.runtime.disk import Disk
 from millstream.runtime.host import Host, SystemHost
@@ -155,7 +156,7 @@ class Node:
         if self.membership is not None:
             self.replicas.replication.start()
         if settings.storage.cleaner_enabled:
-            self.tasks.spawn(self.logs.cleaner.run(), "cleaner")
+            self.tasks.spawn(keep_going(self.logs.cleaner.run), "cleaner")
         self.dispatcher.is_open = True
         if self.membership is not None:
             await self.membership.serve()

@@ -237,8 +237,8 @@ class Shard(Generic[M]):
         if self._writer is not None:
             # Records that are being appended must be read back too.
             await asyncio.wait({self._writer})
-        machine = self._new_machine()
         try:
+            machine = self._new_machine()
             await self._replay(machine)
             # A new leader's log may end with what no other replica has yet: shown now, it could be lost afterwards.
             await self._log.settled()

@@ -13,6 +13,7 @@ from millstream.gateway.metrics import GatewayMetrics
 from millstream.gateway.problems import NO_BROKERS, OF_THE_BROKER, UNAVAILABLE, busy
 from millstream.http.messages import Problem
 from millstream.observability.logs import get_logger
+from millstream.observability.tasks import keep_going
 from millstream.protocol.errors import KafkaError
 
 _log = get_logger("millstream.gateway")
@@ -50,7 +51,7 @@ class Brokers:
         self._discover(self._doors.metadata.image)
         self._note_healthy()
         self._unwatch = self._doors.metadata.watch(self._changed)
-        self._checking = self._loop.create_task(self._check_forever(), name="gateway health checks")
+        self._checking = self._loop.create_task(keep_going(self._check_forever), name="gateway health checks")
 
     async def stop(self) -> None:
         if self._unwatch is not None:

@@ -29,6 +29,7 @@ from millstream.http.pages import docs_routes
 from millstream.http.routes import Route
 from millstream.observability.logs import get_logger
 from millstream.observability.metrics import Registry
+from millstream.observability.tasks import keep_going
 from millstream.protocol.errors import KafkaError
 from millstream.runtime.clock import Clock
 from millstream.runtime.host import Host, SystemHost
@@ -74,7 +75,9 @@ class Gateway:
     async def start(self) -> None:
         self._brokers.start()
         self._consume.start()
-        self._comparing = asyncio.get_running_loop().create_task(self._compare_ring(), name="compare ring")
+        self._comparing = asyncio.get_running_loop().create_task(
+            keep_going(self._compare_ring), name="compare ring"
+        )
 
     async def _compare_ring(self) -> None:
         """As soon as there is a controller to ask."""

@@ -5,11 +5,13 @@ One request waits at each coordinator that keeps a session of a client here, how
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 from typing import Protocol
 
 from millstream.coordinator.mqtt_sessions.requests import Attend, Confirm
 from millstream.doors import CoordinatorKind, Coordinators
 from millstream.doors.caller import Caller
+from millstream.observability.tasks import keep_going
 from millstream.protocol.errors import KafkaError
 
 _PAUSE_SECONDS = 0.5
@@ -43,7 +45,8 @@ class Attending:
         self.clients[client.client_id] = client
         self._shards.setdefault(shard, {})[client.client_id] = None
         if shard not in self._tasks:
-            task = asyncio.get_running_loop().create_task(self._run(shard), name=f"mqtt attend {shard}")
+            work = keep_going(partial(self._run, shard))
+            task = asyncio.get_running_loop().create_task(work, name=f"mqtt attend {shard}")
             self._tasks[shard] = task
 
     def remove(self, client: Attended, shard: int) -> None:
@@ -62,26 +65,24 @@ class Attending:
     async def _run(self, shard: int) -> None:
         after, incarnation = 0, None
         clients = self._shards[shard]
-        try:
-            while clients:
-                # Any of them leads to the coordinator.
-                key = next(iter(clients))
-                try:
-                    attended = await self._coordinators.ask(
-                        self._caller,
-                        CoordinatorKind.MQTT_SESSION,
-                        key,
-                        Attend(self._node, after),
-                        timeout_s=_TIMEOUT_SECONDS,
-                    )
-                    if incarnation is not None and attended.incarnation != incarnation:
-                        await self._confirm(key, clients)
-                    incarnation, after = attended.incarnation, attended.last_event
-                    self._displace(attended.displaced)
-                except KafkaError:
-                    await asyncio.sleep(_PAUSE_SECONDS)
-        finally:
-            del self._tasks[shard]
+        while clients:
+            # Any of them leads to the coordinator.
+            key = next(iter(clients))
+            try:
+                attended = await self._coordinators.ask(
+                    self._caller,
+                    CoordinatorKind.MQTT_SESSION,
+                    key,
+                    Attend(self._node, after),
+                    timeout_s=_TIMEOUT_SECONDS,
+                )
+                if incarnation is not None and attended.incarnation != incarnation:
+                    await self._confirm(key, clients)
+                incarnation, after = attended.incarnation, attended.last_event
+                self._displace(attended.displaced)
+            except KafkaError:
+                await asyncio.sleep(_PAUSE_SECONDS)
+        del self._tasks[shard]
 
     async def _confirm(self, key: str, clients: Iterable[str]) -> None:
         sessions = tuple((client_id, self.clients[client_id].epoch) for client_id in clients)

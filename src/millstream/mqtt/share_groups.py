@@ -25,6 +25,7 @@ from millstream.mqtt.record_form import from_record
 from millstream.mqtt.rules import Rules
 from millstream.mqtt.subscriptions import Subscription
 from millstream.observability.logs import get_logger
+from millstream.observability.tasks import keep_going
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.mqtt.topics import matches
 
@@ -123,8 +124,7 @@ class ShareGroup:
         self._members.append((member, subscription.qos, subscription.retain_as_published, identifiers))
         self.go_on()
         if not self._tasks:
-            loop = asyncio.get_running_loop()
-            self._tasks = [loop.create_task(self._work(place)) for place in self._places]
+            self._tasks = [self._start(place) for place in self._places]
             self._running[self] = None
 
     def look_for_partitions(self) -> None:
@@ -132,7 +132,7 @@ class ShareGroup:
         for place, outgoing_of in self._find_places().items():
             if place not in self._places:
                 self._places[place] = outgoing_of
-                self._tasks.append(asyncio.get_running_loop().create_task(self._work(place)))
+                self._tasks.append(self._start(place))
 
     def leave(self, member: Member, sent: Iterable[Delivery] = ()) -> None:
         """`sent` is what it keeps: messages of QoS 2 that it will be sent again."""
@@ -181,6 +181,10 @@ class ShareGroup:
             self._settle(outgoing.place, (outgoing.offset,), kind)
 
     # -- acquiring
+
+    def _start(self, place: Place) -> asyncio.Task[None]:
+        work = keep_going(partial(self._work, place))
+        return asyncio.get_running_loop().create_task(work, name=f"mqtt share {self._name} {place}")
 
     async def _work(self, place: Place) -> None:
         while True:

@@ -8,6 +8,7 @@ from millstream.doors import Place
 from millstream.mqtt.messages import Message
 from millstream.mqtt.subscribers import Subscribers
 from millstream.observability.metrics import Registry
+from millstream.observability.tasks import keep_going
 
 _EVERY_SECONDS = 10.0
 # In no log: to its subscribers it is like any other place.
@@ -35,7 +36,7 @@ class SysTopics:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="mqtt $SYS")
+        self._task = asyncio.get_running_loop().create_task(keep_going(self._run), name="mqtt $SYS")
 
     def stop(self) -> None:
         if self._task is not None:

@@ -10,6 +10,7 @@ from typing import Final
 from millstream.doors import PartitionAccess, Place
 from millstream.doors.caller import Caller
 from millstream.observability.logs import get_logger
+from millstream.observability.tasks import keep_going
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import BatchHeader
 from millstream.protocol.records import Record
@@ -63,7 +64,9 @@ class Tail:
         self._at_once = _FIRST_AT_ONCE
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"mqtt tail {self.place}")
+        self._task = asyncio.get_running_loop().create_task(
+            keep_going(self._run), name=f"mqtt tail {self.place}"
+        )
 
     def cancel(self) -> None:
         if self._task is not None:

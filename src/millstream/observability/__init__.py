@@ -1,4 +1,5 @@
-"""What a node tells about itself: log lines, metrics, health, and the HTTP door they are read through.
+"""What a node tells about itself: log lines, metrics, health, and the HTTP door they are read through; tasks that go on
+after an error, and tell of it.
 
 Every room above runtime may count and log here, so nothing here imports them: the broker hands in callables
 that describe its state when somebody asks. The hot path pays an integer addition for a metric and one

@@ -42,6 +42,7 @@ from millstream.observability.group_metrics import (
 )
 from millstream.observability.logs import get_logger
 from millstream.observability.metrics import Registry
+from millstream.observability.tasks import keep_going
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.internal_topics import OFFSETS_TOPIC
 
@@ -73,7 +74,9 @@ class Groups:
             self._admit,
         )
         self._topics = GroupTopics(metadata, loop, self.submit_to_all)
-        self._counting = loop.create_task(self._bounds.keep_counting(long_work.pause), name="counting groups")
+        self._counting = loop.create_task(
+            keep_going(partial(self._bounds.keep_counting, long_work.pause)), name="counting groups"
+        )
         watch_groups(registry, self)
         watch_bounds(registry, self._bounds)
 
@@ -192,7 +195,7 @@ class GroupTopics:
         self._tell = tell
         self._deleted: set[str] = set()
         self._changed = asyncio.Event()
-        self._task = loop.create_task(self._run(), name="group topics")
+        self._task = loop.create_task(keep_going(self._run), name="group topics")
         metadata.subscribe(self._metadata_changed)
 
     def close(self) -> None:
@@ -216,10 +219,7 @@ class GroupTopics:
             await asyncio.sleep(_DELAY_SECONDS)
             self._changed.clear()
             deleted, self._deleted = frozenset(self._deleted), set()
-            try:
-                await self._tell(ChangeTopics(self._metadata.image, deleted))
-            except Exception:
-                log.error("topic changes not passed to groups", exc_info=True)
+            await self._tell(ChangeTopics(self._metadata.image, deleted))
 
 
 class NoGroups:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 from millstream.broker.coordinators.hosted import Hosted
@@ -23,6 +24,7 @@ from millstream.doors.caller import NODE
 from millstream.doors.partitions import PartitionAccess, Place
 from millstream.observability.logs import get_logger
 from millstream.observability.metrics import Registry
+from millstream.observability.tasks import keep_going
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.internal_topics import MQTT_SESSIONS_TOPIC
 from millstream.protocol.records import Record, encode_batch
@@ -91,11 +93,11 @@ class MqttSessions:
 
     def _perform(self, partition: int, effect: SessionEffect) -> None:
         work = (
-            self._give_producer(partition)
+            partial(self._give_producer, partition)
             if isinstance(effect, NeedProducer)
-            else self._append(partition, effect)
+            else partial(self._append, partition, effect)
         )
-        task = asyncio.get_running_loop().create_task(work, name=f"mqtt effect {partition}")
+        task = asyncio.get_running_loop().create_task(keep_going(work), name=f"mqtt effect {partition}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -15,6 +15,7 @@ from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.metadata.topics import CreatedTopic, CreateTopics, NewTopic
 from millstream.config.settings import Settings, TopicSettings
 from millstream.observability.logs import get_logger
+from millstream.observability.tasks import keep_going
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.clock import Clock
 
@@ -44,7 +45,7 @@ class DeclaredTopics:
     async def begin(self, tasks: Tasks, *, waits: bool) -> None:
         """A single node creates them before it is ready; a node of a cluster does not wait for the others."""
         if not waits or not await self.create():
-            tasks.spawn(self.run(), "declared topics")
+            tasks.spawn(keep_going(self.run), "declared topics")
 
     async def run(self) -> None:
         """Return when all were there once."""

@@ -13,6 +13,7 @@ from millstream.broker.partitions.registry import Partitions
 from millstream.broker.partitions.storage_faults import StorageFaults
 from millstream.config.settings import StorageSettings
 from millstream.observability.logs import get_logger
+from millstream.observability.tasks import keep_going
 from millstream.protocol.errors import KafkaError
 from millstream.runtime.sometimes import sometimes
 from millstream.storage.checkpoint import LogCheckpoint, Reached, write_checkpoint, write_high_watermarks
@@ -60,13 +61,12 @@ class Upkeep:
 
     def start(self) -> None:
         storage = self._settings
-        self._machine.tasks.spawn(_repeat(storage.checkpoint_interval, self.checkpoint), "checkpoint")
-        self._machine.tasks.spawn(
-            _repeat(storage.retention_check_interval, self.enforce_retention), "retention"
-        )
-        self._machine.tasks.spawn(
-            _repeat(_HIGH_WATERMARKS_MS, self.checkpoint_high_watermarks), "high watermarks"
-        )
+        for interval_ms, work, name in (
+            (storage.checkpoint_interval, self.checkpoint, "checkpoint"),
+            (storage.retention_check_interval, self.enforce_retention, "retention"),
+            (_HIGH_WATERMARKS_MS, self.checkpoint_high_watermarks, "high watermarks"),
+        ):
+            self._machine.tasks.spawn(keep_going(partial(_repeat, interval_ms, work)), name)
         for path in self._store.left_to_delete():
             self.remove_later(path, 0)
 

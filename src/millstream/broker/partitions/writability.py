@@ -6,6 +6,7 @@ from collections.abc import Callable
 from millstream.broker.machine import Machine
 from millstream.broker.partitions.flusher import Flusher
 from millstream.observability.logs import get_logger
+from millstream.observability.tasks import keep_going
 from millstream.runtime.sometimes import sometimes
 
 log = get_logger("millstream.disk")
@@ -35,7 +36,7 @@ class Writability:
             return
         self.has_room = False
         sometimes("a disk was full")
-        self._machine.tasks.spawn(self._wait_for_room(), "waiting for room")
+        self._machine.tasks.spawn(keep_going(self._wait_for_room), "waiting for room")
         if self.make_way is None:
             log.error("the disk is full; writes are refused until there is room", data=self.data_dir)
         else:

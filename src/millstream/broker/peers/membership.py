@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -32,6 +33,7 @@ from millstream.cluster.raft.state import RaftSettings
 from millstream.config.settings import Settings
 from millstream.observability.logs import get_logger
 from millstream.observability.repeats import LogThrottle
+from millstream.observability.tasks import keep_going
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.storage.checkpoint import clean_broker_epoch
 
@@ -177,7 +179,7 @@ class ClusterMembership:
             self._end.fail,
         )
         self._writability.make_way = heartbeats.hurry
-        self._beating = asyncio.create_task(heartbeats.run(accepted), name="heartbeats")
+        self._beating = asyncio.create_task(keep_going(partial(heartbeats.run, accepted)), name="heartbeats")
         await self._unless_refused(
             accepted.wait(), "waiting for a controller to be let in by", self._why_no_majority
         )
@@ -193,7 +195,7 @@ class ClusterMembership:
             self._settings.cluster,
             self._raft,
         )
-        self._contact = asyncio.create_task(watch.run(), name="contact")
+        self._contact = asyncio.create_task(keep_going(watch.run), name="contact")
 
     async def leave(self) -> None:
         """Hand over what this node leads before it stops; given up when no controller answers in time."""

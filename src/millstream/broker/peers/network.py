@@ -21,6 +21,7 @@ from millstream.cluster.raft.envelope import Assembler
 from millstream.cluster.raft.membership import MemberKey
 from millstream.cluster.raft.messages import InstallSnapshot, Message
 from millstream.observability.logs import get_logger
+from millstream.observability.tasks import keep_going
 from millstream.protocol.api import PEER_COMMAND, PEER_FOUNDING
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.wire import MalformedRequest
@@ -237,7 +238,7 @@ class PeerNetwork:
                 longest_pause=self._longest_pause,
                 is_seed=address in self.seeds,
             )
-            self._tasks[address] = asyncio.create_task(link.run(), name=f"link to {address}")
+            self._tasks[address] = asyncio.create_task(keep_going(link.run), name=f"link to {address}")
 
     def _unlink(self, address: str) -> None:
         del self._links[address]

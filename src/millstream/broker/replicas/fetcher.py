@@ -12,6 +12,7 @@ from millstream.broker.replicas.following import Following, Superseded
 from millstream.broker.replicas.link import ReplicaLink, WakeUp
 from millstream.broker.replicas.sessions import is_urgent
 from millstream.observability.logs import get_logger
+from millstream.observability.tasks import keep_going
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchedPartition
 from millstream.protocol.record_batch import CorruptBatch
@@ -68,13 +69,13 @@ class ReplicaFetcher:
         following = self._followed[key] = Following(self._copying, partition, leader_epoch)
         self._forgotten.pop(key, None)
         if following.has_to_sync:
-            self._start(self._begin(key, following))
+            self._begin(key, following)
         else:
             # Mostly so, and thousands of partitions may come at once.
             partition.log.end_epochs()
             self._say(key)
         if self._task is None:
-            self._task = self._loop.create_task(self._run(), name=f"fetcher of {self._leader_id}")
+            self._task = self._loop.create_task(keep_going(self._run), name=f"fetcher of {self._leader_id}")
 
     def unfollow(self, partition: Partition) -> None:
         key = partition.topic_id, partition.index
@@ -110,13 +111,16 @@ class ReplicaFetcher:
         """The leader's broker is registered again or let in again: whatever was waited for may be there now."""
         self._wake_up.wake()
 
-    def _start(self, work: "Coroutine[None, None, None]") -> "asyncio.Task[None]":
-        task = self._loop.create_task(work)
+    def _start(self, work: "Coroutine[None, None, None]", name: str) -> "asyncio.Task[None]":
+        task = self._loop.create_task(work, name=name)
         self._beginnings[task] = None
         task.add_done_callback(lambda ended: self._beginnings.pop(ended, None))
         return task
 
-    async def _begin(self, key: Key, following: Following) -> None:
+    def _begin(self, key: Key, following: Following) -> None:
+        self._start(keep_going(partial(self._until_begun, key, following)), "beginning to follow")
+
+    async def _until_begun(self, key: Key, following: Following) -> None:
         while not following.is_over:
             try:
                 await following.begin()
@@ -176,10 +180,6 @@ class ReplicaFetcher:
                 if not self._is_interrupted:
                     self._is_interrupted = True
                     log.info("fetching interrupted", leader=self._leader_id, error=str(error) or repr(error))
-            except Exception:
-                # Whatever it was, the partitions must not be left without a fetcher.
-                log.exception("fetching failed", leader=self._leader_id)
-                pause = _LONGEST_PAUSE
             else:
                 pause = _FIRST_PAUSE
             finally:
@@ -239,7 +239,7 @@ class ReplicaFetcher:
             del self._unsaid[key]
             following = self._followed[key]
             if not following.is_fully_durable:
-                self._start(self._begin(key, following))
+                self._begin(key, following)
                 continue
             if following.asked_from < 0:
                 following.asked_from = self._requests
@@ -269,7 +269,7 @@ class ReplicaFetcher:
             conversation.link.give_back(body)
             self._go_on()
             return
-        conversation.work = self._start(self._finish(conversation, body, rest))
+        conversation.work = self._start(self._finish(conversation, body, rest), "fetched")
 
     async def _finish(
         self,
@@ -358,7 +358,7 @@ class ReplicaFetcher:
 
     def _ask_again(self, key: Key, following: Following) -> None:
         if self._followed.get(key) is following:
-            self._start(self._begin(key, following))
+            self._begin(key, following)
 
     def _give_up(self, key: Key, following: Following, error: KafkaError) -> None:
         """The log is offline: the node ends, and follows again when it is started again."""

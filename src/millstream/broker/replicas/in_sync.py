@@ -14,6 +14,7 @@ from millstream.cluster.metadata.in_sync_sets import ChangeInSyncSets, InSyncCha
 from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.replication import UNKNOWN, LeaderState, PendingChange
 from millstream.observability.logs import get_logger
+from millstream.observability.tasks import keep_going
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 log = get_logger("millstream.replicas")
@@ -57,11 +58,12 @@ class InSyncSets:
         self._partitions = partitions
         self._max_lag_seconds = max_lag_seconds
         self._due: dict[Partition, None] = {}
+        self._asked: list[_Asked] = []
         self._woken = asyncio.Event()
 
     def start(self) -> None:
-        self._tasks.spawn(self._take_changes(), "in-sync sets")
-        self._tasks.spawn(self._watch_lag(), "replica lag")
+        self._tasks.spawn(keep_going(self._take_changes), "in-sync sets")
+        self._tasks.spawn(keep_going(self._watch_lag), "replica lag")
 
     def consider(self, partition: Partition) -> None:
         """A follower may have caught up."""
@@ -80,23 +82,21 @@ class InSyncSets:
                     self.consider(partition)
 
     async def _take_changes(self) -> None:
-        asked: list[_Asked] = []
         while True:
-            if not asked:
+            if not self._asked and not self._due:
                 await self._woken.wait()
             self._woken.clear()
-            due, self._due = self._due, {}
-            for partition in due:
-                if len(asked) < _MOST_CHANGES:
-                    asked += self._propose(partition)
-                else:
-                    self._due[partition] = None
-            asked = [each for each in asked if each[1].pending is each[2] and each[0].replication is each[1]]
-            if asked:
-                asked = await self._ask(asked)
-            if self._due:
-                self._woken.set()
-            if asked:
+            while self._due and len(self._asked) < _MOST_CHANGES:
+                partition = next(iter(self._due))
+                # First: if this one cannot be proposed, the others can.
+                del self._due[partition]
+                self._asked += self._propose(partition)
+            self._asked = [
+                each for each in self._asked if each[1].pending is each[2] and each[0].replication is each[1]
+            ]
+            if self._asked:
+                self._asked = await self._ask(self._asked)
+            if self._asked:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     def _propose(self, partition: Partition) -> list[_Asked]:
@@ -161,10 +161,6 @@ class InSyncSets:
         except KafkaError as error:
             # They stay pending: an earlier attempt, whose answer was lost, may have been carried out.
             log.warning("in-sync sets not changed", count=len(asked), error=error.message)
-            return asked
-        except Exception:
-            # Changes must go on being asked for, whatever went wrong with these.
-            log.exception("change of in-sync sets failed", count=len(asked))
             return asked
         return [
             each for each, result in zip(asked, results, strict=True) if not self._is_decided(each, result)

@@ -13,6 +13,7 @@ from millstream.cluster.metadata.image import NO_LEADER, PartitionImage
 from millstream.cluster.metadata.recovered_replicas import RecoveredReplica, ReportRecovered
 from millstream.cluster.metadata.service import MetadataService
 from millstream.observability.logs import get_logger
+from millstream.observability.tasks import keep_going
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.sometimes import sometimes
 from millstream.storage.log import PartitionLog
@@ -43,7 +44,7 @@ class RecoveredReplicas:
         self._woken = asyncio.Event()
 
     def start(self) -> None:
-        self._tasks.spawn(self._tell_when_asked(), "recovered replicas")
+        self._tasks.spawn(keep_going(self._tell_when_asked), "recovered replicas")
 
     def changed(self, image: PartitionImage) -> None:
         """A partition that this node keeps has changed: perhaps its leader is gone."""
@@ -69,8 +70,9 @@ class RecoveredReplicas:
     async def _tell_when_asked(self) -> None:
         while True:
             await self._woken.wait()
-            self._woken.clear()
             await self.tell()
+            # Afterwards, for it returns in the turn in which it found nothing to tell.
+            self._woken.clear()
 
     def _is_asked(self, image: PartitionImage) -> bool:
         """Whether the partition has no leader, and the controller waits to hear what this node has."""

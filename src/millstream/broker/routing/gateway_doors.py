@@ -28,6 +28,7 @@ from millstream.doors.access import Authoriser, Quotas
 from millstream.doors.caller import NODE, Caller
 from millstream.doors.doors import Doors
 from millstream.observability.logs import get_logger
+from millstream.observability.tasks import keep_going
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.peer_client import Greeting
 from millstream.runtime.clock import Clock
@@ -201,7 +202,7 @@ class GatewayDoors:
     def start(self) -> None:
         """Look for the cluster; `metadata.known` is set when it is found."""
         self._following = asyncio.get_running_loop().create_task(
-            self.metadata.follow(), name="follow metadata"
+            keep_going(self.metadata.follow), name="follow metadata"
         )
 
     async def stop(self) -> None:

@@ -6,6 +6,7 @@ the coordinators of groups.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from millstream.broker.partitions.partition import Partition
 from millstream.coordinator.groups.share_requests import FindShareGroups
 from millstream.doors.caller import Caller
 from millstream.doors.cluster import CoordinatorKind, Coordinators
+from millstream.observability.tasks import keep_going
 from millstream.protocol.errors import KafkaError
 
 _PAUSE_SECONDS = 1.0
@@ -40,7 +42,7 @@ class TopicUsers:
         topic_id = partition.topic_id
         if topic_id not in self._named and topic_id not in self._naming:
             self._naming[topic_id] = done
-            self._spawn(self._name_all(partition, done), "naming a topic's groups")
+            self._spawn(keep_going(partial(self._name_all, partition, done)), "naming a topic's groups")
 
     def forget(self, partition: Partition) -> None:
         """Nobody counts any more, or not here: groups may come that do not name themselves."""

@@ -10,6 +10,7 @@ from millstream.cluster.metadata.brokers import BrokerHeartbeat, FenceBroker
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.leader_elections import RestorePreferredLeaders
 from millstream.observability.logs import get_logger
+from millstream.observability.tasks import keep_going
 from millstream.protocol.errors import KafkaError
 from millstream.runtime.sometimes import sometimes
 
@@ -38,7 +39,7 @@ class Fencing:
         self._sessions = BrokerSessions(session_seconds, self._loop.time())
         self._gone: dict[int, int] = {}
         self._woken = asyncio.Event()
-        self._task = self._loop.create_task(self._watch(), name="fencing")
+        self._task = self._loop.create_task(keep_going(self._watch), name="fencing")
 
     def note(self, command: object) -> None:
         """A command was taken: if it is a sign of life, it counts as one."""
@@ -136,7 +137,7 @@ class Rebalancing:
     ) -> None:
         self._settings = settings
         self._restore = restore
-        self._task = asyncio.create_task(self._watch(), name="rebalancing")
+        self._task = asyncio.create_task(keep_going(self._watch), name="rebalancing")
 
     def stop(self) -> None:
         self._task.cancel()

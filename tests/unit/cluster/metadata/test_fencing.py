@@ -9,6 +9,7 @@ from millstream.cluster.metadata.brokers import BrokerHeartbeat, FenceBroker, Re
 from millstream.cluster.metadata.fencing import Fencing
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import Endpoint
+from millstream.testing.simulator.loop import SimulatedLoop
 
 
 def _three_brokers() -> MetadataImage:
@@ -43,6 +44,32 @@ def test_one_whose_process_has_ended_is_not_waited_for_and_everybody_else_for_a_
     # Leases that others have from the controller before last nearly as long.
     assert fenced[1] > 0.5
     assert fenced[3] > 0.5
+
+
+def test_brokers_are_watched_on_after_an_error_that_was_not_expected() -> None:
+    image = _three_brokers()
+    looks = 0
+    fenced: list[int] = []
+    loop = SimulatedLoop()
+
+    async def fence(command: FenceBroker) -> bool:
+        fenced.append(command.broker_id)
+        return True
+
+    def look() -> MetadataImage:
+        nonlocal looks
+        looks += 1
+        if looks == 2:
+            raise ZeroDivisionError
+        return image
+
+    async def story() -> None:
+        fencing = Fencing(0.5, look, fence)
+        await asyncio.sleep(2)
+        fencing.stop()
+
+    loop.run(story())
+    assert fenced[:3] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("ended", [(), (1, 2, 3)])
