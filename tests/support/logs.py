@@ -17,7 +17,7 @@ from millstream.protocol.records import Record, decode_records, encode_batch
 from millstream.runtime.disk import Disk
 from millstream.storage.checkpoint import write_checkpoint
 from millstream.storage.compaction.clean import run_job
-from millstream.storage.compaction.job import SourceSegment, job_for
+from millstream.storage.compaction.job import CleaningResult, SourceSegment, job_for
 from millstream.storage.compaction.swap import apply_swap, commit_swap, finish_swap
 from millstream.storage.log import Appended, PartitionLog
 from millstream.storage.open_files import OpenFiles
@@ -96,24 +96,8 @@ def truncate_to(log: PartitionLog, offset: int, now_ms: int) -> None:
 
 def compact(log: PartitionLog, now_ms: int = NOW_MS) -> None:
     """What the cleaner does, in one process and one thread."""
-    disk = log.disk
-    sources = tuple(
-        SourceSegment(s.base_offset, s.end_offset, s.size_bytes, s.max_timestamp)
-        for s in (segment.summary for segment in log.segments[: log.cleanable_count])
-    )
-    if not sources:
-        return
-    job = job_for(
-        log.config,
-        directory=log.directory,
-        segments=sources,
-        first_dirty_offset=log.cleaned_offset,
-        limit_offset=log.flushed_offset,
-        now_ms=now_ms,
-        last_batches=log.producers.last_offsets(),
-    )
-    result = run_job(disk, job)
-    for group in result.groups:
+    disk, result = log.disk, cleaned(log, now_ms)
+    for group in result.groups if result is not None else ():
         number = log.place.begin_rewrite(group.sources)
         flush(log)
         commit_swap(disk, log.directory, group.sources)
@@ -130,7 +114,28 @@ def compact(log: PartitionLog, now_ms: int = NOW_MS) -> None:
         )
         log.replace_segments(group.sources, summary)
         finish_swap(disk, log.directory, group.sources)
-    log.cleaned_offset = result.first_dirty_offset
+    if result is not None:
+        log.cleaned_offset = result.first_dirty_offset
+
+
+def cleaned(log: PartitionLog, now_ms: int = NOW_MS) -> CleaningResult | None:
+    """The cleaner's new segments, not put in place yet; None where there is nothing to clean."""
+    sources = tuple(
+        SourceSegment(s.base_offset, s.end_offset, s.size_bytes, s.max_timestamp)
+        for s in (segment.summary for segment in log.segments[: log.cleanable_count])
+    )
+    if not sources:
+        return None
+    job = job_for(
+        log.config,
+        directory=log.directory,
+        segments=sources,
+        first_dirty_offset=log.cleaned_offset,
+        limit_offset=log.flushed_offset,
+        now_ms=now_ms,
+        last_batches=log.producers.last_offsets(),
+    )
+    return run_job(log.disk, job)
 
 
 def new_log(

@@ -225,7 +225,13 @@ class Cleaner:
             raise
         if target.offline is not None:
             return
-        apply_swap(disk, target.directory, group.sources)
+        try:
+            apply_swap(disk, target.directory, group.sources)
+        except OSError as error:
+            # Files are not what their summaries say; the next start finishes it.
+            failure = target.health.use_failed(error)
+            self._faults.failed("cleaning", failure)
+            raise failure from error
         target.replace_segments(
             group.sources,
             SegmentSummary(

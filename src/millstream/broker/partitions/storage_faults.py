@@ -18,7 +18,7 @@ from millstream.storage.log_health import LogGone, NoRoom
 log = get_logger("millstream.disk")
 
 _REPEATED_LOG_SECONDS = 10.0
-_WRITES = ("fsync", "append", "replicate")
+_WRITES = ("fsync", "append", "replicate", "retention", "cleaning")
 
 
 class StorageFaults:
