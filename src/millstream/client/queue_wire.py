@@ -12,11 +12,13 @@ from millstream.protocol.api import QUEUE_CALL
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.queue_call import QueueRequest, decode_reply, encode_request
 from millstream.protocol.record_batch import CONTROL_BIT, BatchHeader, read_header
-from millstream.protocol.records import InvalidRecordsError, Record, decode_records
+from millstream.protocol.records import InvalidRecordsError, Record, check_record_count, decode_records
 
 Answer = TypeVar("Answer", bound=msgspec.Struct)
 
+# What is opened of one batch, which any client may have packed.
 _UNPACKED_BYTES = 256 << 20
+_OPENED_RECORDS = _OPENED_HEADERS = 1_000_000
 
 
 def ask_node(node: Connection, action: str, request: QueueRequest, kind: type[Answer]) -> Answer:
@@ -47,7 +49,9 @@ def batches_of(batches: bytes) -> Iterator[tuple[BatchHeader, list[Record] | Non
         header = read_header(view, at)
         if not header.attributes & CONTROL_BIT:
             try:
-                yield header, decode_records(view[at : at + header.size_bytes], _UNPACKED_BYTES)
+                check_record_count(header, _OPENED_RECORDS)
+                batch = view[at : at + header.size_bytes]
+                yield header, decode_records(batch, _UNPACKED_BYTES, _OPENED_HEADERS)
             except InvalidRecordsError:
                 yield header, None
         at += header.size_bytes

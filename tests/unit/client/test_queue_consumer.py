@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from millstream.client import AsyncQueueConsumer, ClientError, queue_consumer
+from millstream.client import AsyncQueueConsumer, ClientError, queue_consumer, queue_wire
 from millstream.client.queue_consumer import QueueConsumer
 from millstream.client.queue_redrive import redrive
 from millstream.protocol.errors import ErrorCode
@@ -135,6 +135,17 @@ def test_letters_that_could_not_be_sent_are_given_back_uncounted(broker: Broker)
     with pytest.raises(ClientError, match="no answer"):
         list(redrive(consumer, send, 10))
     assert broker.settled == [(0, 0, ACCEPT), (1, 2, UNDELIVERED)]
+
+
+@pytest.mark.parametrize("bound", ["_OPENED_RECORDS", "_OPENED_HEADERS"])
+def test_a_batch_with_too_much_of_something_is_not_opened(
+    bound: str, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_wire, bound, 1)
+    records = [Record(each, 1, None, b"v", ((f"h{each}", b""),)) for each in range(2)]
+    broker.taken = [Taken((TakenFrom(0, (QueueRange(0, 1, 1),), encode_batch(records), 99),))]
+    assert QueueConsumer("t", "g").receive(2) == []
+    assert broker.settled == [(0, 1, REJECT)]
 
 
 def test_a_letter_that_does_not_hold_its_record_stays(broker: Broker) -> None:

@@ -7,8 +7,9 @@ import msgspec
 from millstream.broker.partitions.partition import Partition
 from millstream.coordinator.shares.ledger import HIGHEST_PRIORITY
 from millstream.coordinator.shares.queue_values import Acquired, LogBatch, Mark
+from millstream.doors.partitions import open_batch
 from millstream.protocol.record_batch import CONTROL_BIT, read_header
-from millstream.protocol.records import InvalidRecordsError, Record, decode_records
+from millstream.protocol.records import InvalidRecordsError, Record
 
 PRIORITY, DELAY, DELIVER_AT, TTL = (
     "millstream.priority",
@@ -16,7 +17,6 @@ PRIORITY, DELAY, DELIVER_AT, TTL = (
     "millstream.deliver.at.ms",
     "millstream.ttl.ms",
 )
-_UNPACKED_BYTES = 64 << 20
 SCAN_BYTES = 256 << 10
 
 
@@ -27,9 +27,9 @@ class ReadBatch(msgspec.Struct, frozen=True):
     data: memoryview
 
     def records(self) -> list[Record] | None:
-        """None where they cannot be read: their producer has sent the batch like that."""
+        """None where they cannot be read, or are too much of something: their producer has sent the batch like that."""
         try:
-            return decode_records(self.data, _UNPACKED_BYTES)
+            return open_batch(read_header(self.data), self.data)
         except InvalidRecordsError:
             return None
 

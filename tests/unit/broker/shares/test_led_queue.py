@@ -10,6 +10,7 @@ from millstream.broker.shares.led_queue import QueueState
 from millstream.broker.shares.taken import Wanted
 from millstream.coordinator.shares.policy import Order, QueuePolicy
 from millstream.coordinator.shares.queue_values import Outcome, Settlement
+from millstream.doors import partitions
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.records import Record, encode_batch
 from millstream.testing.disk import SimulatedDisk
@@ -48,6 +49,24 @@ def test_a_batch_that_cannot_be_opened_keeps_no_other_from_its_consumers(policy:
         assert bench.take() == [0, 1, 2, 3]
 
     run(scenario)
+
+
+@pytest.mark.parametrize("bound", ["_OPENED_RECORDS", "_LIGHT_HEADERS"])
+def test_a_batch_with_too_much_of_something_is_not_opened(
+    bound: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any client may pack millions of records or headers into a few bytes; it is delivered as it is."""
+
+    async def scenario() -> list[int]:
+        records = [Record(each, NOW_MS, b"k", b"v", ((f"h{each}", b""),)) for each in range(2)]
+        log = filled()
+        append(log, encode_batch(records))
+        flush(log)
+        return QueueBench(QueuePolicy(order=Order.KEY), log).take()
+
+    assert asyncio.run(scenario()) == [0], "one of a key at a time"
+    monkeypatch.setattr(partitions, bound, 1)
+    assert asyncio.run(scenario()) == [0, 1]
 
 
 def test_whoever_waits_hears_of_it_when_a_write_fails_in_an_unknown_way() -> None:
