@@ -45,6 +45,13 @@ class Acquired(msgspec.Struct, frozen=True):
     def offsets(self) -> Iterator[int]:
         return chain.from_iterable(range(each.first_offset, each.last_offset + 1) for each in self.ranges)
 
+    def undelivered(self) -> tuple["Settlement", ...]:
+        """For who has nobody to give it to."""
+        return tuple(
+            Settlement(each.first_offset, each.last_offset, SettlementKind.UNDELIVERED)
+            for each in self.ranges
+        )
+
     def deliveries(self, records: Iterable[Record] | None = None) -> Iterator[Delivery]:
         """The records in the ranges. An offset in a range without a record (compacted, a marker) has none.
 

@@ -8,7 +8,7 @@ from millstream.broker.routing.routes import Routes
 from millstream.doors.access import Authoriser, Operation, Permission, Resource
 from millstream.doors.caller import Caller
 from millstream.doors.partitions import Place
-from millstream.doors.queues import Acquired, Settled, Settlement, SettlementKind
+from millstream.doors.queues import Acquired, Settled, Settlement
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.queue_call import (
@@ -141,14 +141,10 @@ class RoutedQueues:
         """The caller has gone: give back the messages that were handed out."""
         if not acquired.ranges:
             return
-        settlements = [
-            Settlement(each.first_offset, each.last_offset, SettlementKind.UNDELIVERED)
-            for each in acquired.ranges
-        ]
 
         async def release() -> None:
             try:
-                await self.settle(caller, group, member, place, settlements)
+                await self.settle(caller, group, member, place, acquired.undelivered())
             except KafkaError as error:
                 log.info("locks not released", place=str(place), group=group, error=error.message)
 

@@ -45,7 +45,7 @@ from millstream.broker.server.memory import MemoryBudget
 from millstream.cluster.metadata.command_codec import BadCommand, decode_command, encode_result
 from millstream.cluster.metadata.topics import CreateTopics
 from millstream.doors.caller import Caller
-from millstream.doors.queues import Acquired, Queues, Settlement, SettlementKind
+from millstream.doors.queues import Acquired, Queues
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
 from millstream.protocol.wire import MalformedRequest
@@ -199,14 +199,12 @@ class ServedCalls:
 
     async def _give_back(self, caller: Caller, call: Acquire, acquired: Acquired) -> None:
         """The caller is gone: others need not wait until the locks end."""
-        released = tuple(
-            Settlement(each.first_offset, each.last_offset, SettlementKind.UNDELIVERED)
-            for each in acquired.ranges
-        )
-        if released:
+        if acquired.ranges:
             # Where that is not possible, their locks end.
             with suppress(KafkaError):
-                await self._local.carry_out(caller, Settle(call.group, call.member, call.place, released))
+                await self._local.carry_out(
+                    caller, Settle(call.group, call.member, call.place, acquired.undelivered())
+                )
 
 
 def _command(data: bytes) -> Any:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 from millstream.cluster.metadata.image import NO_LEADER, MetadataImage
 from millstream.doors.partitions import Place
@@ -10,9 +11,13 @@ from millstream.protocol.errors import KafkaError
 
 Acquire = Callable[[Place, float], Awaitable[Acquired]]
 """From one place, and how many seconds to wait for something."""
+GiveBack = Callable[[Acquired], Awaitable[object]]
+"""Nobody is there to take it."""
 
 
-async def take_anywhere(acquire: Acquire, places: Sequence[Place], max_wait_s: float) -> list[Acquired]:
+async def take_anywhere(
+    acquire: Acquire, give_back: GiveBack, places: Sequence[Place], max_wait_s: float
+) -> list[Acquired]:
     """From the first place that has something; where none has, from whichever has something first.
 
     KafkaError where none has, and not all could be asked.
@@ -27,7 +32,7 @@ async def take_anywhere(acquire: Acquire, places: Sequence[Place], max_wait_s: f
         if found.ranges:
             return [found]
     if max_wait_s > 0 and places:
-        return await _await_any(acquire, places, max_wait_s)
+        return await _await_any(acquire, give_back, places, max_wait_s)
     if refused is not None:
         raise refused
     return []
@@ -41,7 +46,9 @@ def led(image: MetadataImage, places: Sequence[Place]) -> list[Place]:
     )
 
 
-async def _await_any(acquire: Acquire, places: Sequence[Place], max_wait_s: float) -> list[Acquired]:
+async def _await_any(
+    acquire: Acquire, give_back: GiveBack, places: Sequence[Place], max_wait_s: float
+) -> list[Acquired]:
     """Once one has something the others stop waiting, and what they got meanwhile goes along."""
     tasks = [asyncio.ensure_future(acquire(place, max_wait_s)) for place in places]
     try:
@@ -55,6 +62,13 @@ async def _await_any(acquire: Acquire, places: Sequence[Place], max_wait_s: floa
             # Nothing anywhere: why, where it was not for the time.
             task.result()
         return []
+    except asyncio.CancelledError:
+        # The others give back for themselves what they get when they are cancelled.
+        came = [task for task in tasks if not task.cancel() and not task.cancelled()]
+        for each in [task.result() for task in came if task.exception() is None and task.result().ranges]:
+            with suppress(KafkaError):
+                await give_back(each)
+        raise
     finally:
         for task in tasks:
             task.cancel()

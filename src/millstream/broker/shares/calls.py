@@ -85,7 +85,10 @@ class QueueCalls:
         wait_s = min(request.max_wait_ms, _LONGEST_WAIT_MS) / 1000
         return _taken(
             await take_anywhere(
-                lambda place, seconds: self._acquire(caller, request, place, seconds), places, wait_s
+                lambda place, seconds: self._acquire(caller, request, place, seconds),
+                lambda each: self._give_back(caller, request, each),
+                places,
+                wait_s,
             )
         )
 
@@ -100,6 +103,10 @@ class QueueCalls:
             max_wait_s=wait_s,
             max_held=request.max_held,
         )
+
+    async def _give_back(self, caller: Caller, request: TakeMessages, acquired: Acquired) -> None:
+        settlements = acquired.undelivered()
+        await self._queues.settle(caller, request.group, request.member, acquired.read.place, settlements)
 
     def _places(self, topic: str) -> list[Place]:
         found = self._metadata.image.topic(topic)

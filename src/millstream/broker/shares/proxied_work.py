@@ -46,8 +46,13 @@ class ProxiedWork(Work):
                 whole_batches=wanted.whole_batches,
             )
 
+        async def give_back(acquired: Acquired) -> None:
+            session, settlements = self.session, acquired.undelivered()
+            place = acquired.read.place
+            await self._queues.settle(self._caller, session.group_id, session.member, place, settlements)
+
         try:
-            found = await take_anywhere(acquire, led(self._all.image(), list(places)), max_wait_s)
+            found = await take_anywhere(acquire, give_back, led(self._all.image(), list(places)), max_wait_s)
         except KafkaError:
             # A leader is away: the client asks again.
             return

@@ -53,6 +53,9 @@ _STAGES: Final = {
 
 
 def follows(state: RecordState, count: int, former: RecordState, former_count: int) -> bool:
-    """Whether a report comes after what is known; what is final stays as it is."""
+    """Whether a report comes after what is known; what is final stays as it is.
+
+    A delivery that never reached its consumer is taken back, so a count may be one less than before.
+    """
     stage, known = _STAGES[state], _STAGES[former]
-    return stage > known or (stage == known and not former.is_final and count >= former_count)
+    return stage > known or (stage == known and not former.is_final and count >= former_count - 1)

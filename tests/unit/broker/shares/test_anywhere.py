@@ -6,7 +6,7 @@ import pytest
 
 from millstream.broker.shares.anywhere import led, take_anywhere
 from millstream.doors.partitions import LogRead, Place
-from millstream.doors.queues import Acquired, AcquiredRange
+from millstream.doors.queues import Acquired, AcquiredRange, SettlementKind
 from millstream.protocol.errors import ErrorCode, KafkaError
 from support.led_image import image
 
@@ -22,8 +22,39 @@ async def acquire(place: Place, wait_s: float) -> Acquired:
     return Acquired(LogRead(place, 0, 0, memoryview(b""), 0, 0, 0), ranges, 0, 0)
 
 
+async def give_back(acquired: Acquired) -> None:
+    raise AssertionError(f"{acquired} was taken")
+
+
 def take(*places: Place, wait_s: float) -> list[Place]:
-    return [each.read.place for each in asyncio.run(take_anywhere(acquire, places, wait_s))]
+    return [each.read.place for each in asyncio.run(take_anywhere(acquire, give_back, places, wait_s))]
+
+
+def test_who_is_gone_in_the_turn_in_which_something_comes_leaves_it_to_others() -> None:
+    """It stayed locked until its time was over, and had counted as a delivery."""
+    returned: list[Acquired] = []
+
+    async def story() -> None:
+        async def acquire(place: Place, wait_s: float) -> Acquired:
+            if wait_s:
+                acquiring = asyncio.current_task()
+                assert acquiring is not None
+                # Behind the one that lets the consumer go on, and before it does.
+                acquiring.add_done_callback(lambda _: taking.cancel())
+            ranges = (AcquiredRange(0, 0, 1),) if wait_s else ()
+            return Acquired(LogRead(place, 0, 0, memoryview(b""), 0, 0, 0), ranges, 0, 0)
+
+        async def keep(acquired: Acquired) -> None:
+            returned.append(acquired)
+
+        taking = asyncio.create_task(take_anywhere(acquire, keep, [FULL], 60))
+        with pytest.raises(asyncio.CancelledError):
+            await taking
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+    assert [each.read.place for each in returned] == [FULL]
+    [settlement] = returned[0].undelivered()
+    assert settlement.kind is SettlementKind.UNDELIVERED
 
 
 @pytest.mark.parametrize("wait_s", [0.0, 0.01])

@@ -8,6 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.coordinator.shares.coordinator import ShareCoordinator
+from millstream.coordinator.shares.engine import QueueEngine
+from millstream.coordinator.shares.policy import QueuePolicy
+from millstream.coordinator.shares.queue_values import LogBatch, Outcome, Settlement
 from millstream.coordinator.shares.records import ShareKey, ShareRecord, decode_record, encode_record
 from millstream.coordinator.shares.requests import (
     NOTHING_STORED,
@@ -69,6 +72,25 @@ def test_what_was_written_is_read_after_a_restart() -> None:
         StateBatch(15, 15, AVAILABLE, 1, 99),
         StateBatch(16, 19, AVAILABLE, 1),
     )
+
+
+def test_what_never_reached_its_consumer_does_not_count_at_the_next_leader_either() -> None:
+    log = Log()
+    log.ask(InitializeState(KEY, 0, 0))
+    engine = QueueEngine(0, QueuePolicy())
+    for _ in range(3):
+        for settlements in ([], [Settlement(0, 0, Outcome.UNDELIVERED)]):
+            if settlements:
+                engine.settle("m", settlements, 1)
+            else:
+                engine.acquire("m", 1, [LogBatch(0, 0)], 1)
+            changes = engine.take_changes()
+            assert changes is not None
+            log.ask(write(changes.start, *changes.batches))
+    log.reload()
+    state = log.ask(ReadState(KEY, 2))
+    [taken] = QueueEngine(state.start, QueuePolicy(), state.batches).acquire("n", 1, [LogBatch(0, 0)], 1)
+    assert taken.count == 1
 
 
 def test_a_leader_that_was_replaced_cannot_write_also_after_a_restart() -> None:
