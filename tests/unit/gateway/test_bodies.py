@@ -6,6 +6,7 @@ from millstream.doors import Message
 from millstream.gateway.bodies import (
     FEW_OBJECTS,
     FRAMES,
+    LONG_JSON_BYTES,
     MAX_BATCH,
     MAX_HEADERS,
     NDJSON,
@@ -150,6 +151,33 @@ def test_no_more_elements_are_looked_at_than_a_batch_may_have() -> None:
     with pytest.raises(Problem, match="at most 10000 messages") as caught:
         read_body(b"[" + b'{"payload":1},' * (FEW_OBJECTS + 1) + b"false]", "")
     assert caught.value.status == 413
+
+
+LONG = b"[" + b"{}," * (LONG_JSON_BYTES // 3 + 1) + b"{}]"
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (b'{"a":' + LONG + b',"payload":1}', "application/json"),
+        (b'{"payload":' + LONG + b"}", ""),
+        (b'[{"payload":' + LONG + b"}]", ""),
+        (b'{"payload":' + LONG + b"}", NDJSON),
+    ],
+    ids=["beside", "payload", "array", "line"],
+)
+def test_json_is_not_read_in_one_go_however_many_elements_it_has(body: bytes, content_type: str) -> None:
+    """Everybody waited for 0.12 s."""
+    with pytest.raises(Problem, match="at most 3000000 commas and brackets") as caught:
+        read_body(body, content_type)
+    assert caught.value.status == 413
+
+
+@pytest.mark.parametrize(
+    "body", [LONG, b'{"a":' + LONG + b"}", b'text, "payload" ' + LONG], ids=["array", "object", "text"]
+)
+def test_what_is_not_ours_may_have_any_number_of_elements(body: bytes) -> None:
+    assert only(body).value == body
 
 
 def test_a_line_has_one_message() -> None:
