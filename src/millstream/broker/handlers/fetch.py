@@ -137,7 +137,8 @@ class DelayedFetch:
         self._session = session
         self._wanted = wanted
         self._reply: ReplySlot | None = None
-        self._kept: dict[tuple[str | bytes, int], Kept] = {}
+        # By offset too: nothing keeps a request from naming a partition twice.
+        self._kept: dict[tuple[str | bytes, int, int], Kept] = {}
         self._kept_bytes = 0
         self._missing_bytes = 0
         self._memory: MemoryWaiter | None = None
@@ -240,7 +241,7 @@ class DelayedFetch:
                 else reply.high_watermark
             )
             max_bytes = min(left, wanted.max_bytes)
-            kept = self._kept.get((topic, wanted.partition)) if self._kept else None
+            kept = self._kept.get((topic, wanted.partition, wanted.fetch_offset)) if self._kept else None
             if kept is not None and self._still_holds(kept, partition, wanted, max_bytes):
                 reply.records = kept.and_more(partition, max_bytes, upper)
                 return reply
@@ -324,9 +325,9 @@ class DelayedFetch:
             return
         memory.take(found_bytes)
         self._kept_bytes = found_bytes
-        for partition, found in zip(self._watched, fetched, strict=True):
+        for (topic, wanted), partition, found in zip(self._wanted, self._watched, fetched, strict=True):
             if len(found.records):
-                self._kept[found.topic, found.index] = kept_of(partition, found)
+                self._kept[topic, wanted.partition, wanted.fetch_offset] = kept_of(partition, found)
 
     def _watch(self, some: Wanted) -> None:
         for topic, wanted in some:

@@ -79,3 +79,24 @@ def test_with_little_memory_it_is_read_again(node: InProcessNode, read_from: lis
         (found,) = fetched_partitions(reader.receive())
     assert read_from == [0, 0]
     assert len(found.records) == 2 * len(batch)
+
+
+def test_a_partition_that_is_named_twice_is_read_from_both_offsets(node: InProcessNode) -> None:
+    """What was kept of it for one was sent for the other: records were passed over."""
+    size = len(batch_of(b"x" * 100))
+    with RawClient(node.listen) as writer, RawClient(node.listen) as reader:
+        topic = create_topic(writer, "t")
+        produce(writer, topic, batch_of(b"x" * 100))
+        produce(writer, topic, batch_of(b"y" * 100))
+        fields = fetch_fields(topic, 0, max_wait_ms=LONG_MS, min_bytes=3 * size + 1)
+        (named,) = fields["topics"]
+        (first,) = named["partitions"]
+        named["partitions"] = [first, {**first, "fetch_offset": 1}]
+        reader.send("fetch", 12, **fields)
+        wait_for(lambda: node.broker.delayed.fetches, lambda count: count == 1, "the fetch waits")
+        produce(writer, topic, batch_of(b"z" * 100))
+        found = fetched_partitions(reader.receive())
+    assert [[text * 100 in each.records for text in (b"x", b"y", b"z")] for each in found] == [
+        [True, True, True],
+        [False, True, True],
+    ]
