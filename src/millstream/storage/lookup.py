@@ -11,6 +11,9 @@ from millstream.protocol.records import check_record_count, unpack_batch
 from millstream.storage.log import PartitionLog
 from millstream.storage.segment import NO_TIMESTAMP, Segment
 
+# That is scanned in one go: up to some four thousand batches.
+_PIECE_BYTES = 256 * 1024
+
 
 class OpenLimit(msgspec.Struct):
     """What one look-up may open yet. A batch that was stored unopened may unpack to anything, and there may be any
@@ -91,32 +94,42 @@ def _batches_for_timestamp(log: PartitionLog, timestamp: int, from_offset: int =
             start = position + header.size_bytes
 
 
-def largest_timestamp(log: PartitionLog) -> tuple[int, FoundBatch | None]:
-    """Of all records but those of the batch that the log begins within, which must be opened to tell.
+class LargestTimestamp(NamedTuple):
+    """Of some records; NO_TIMESTAMP when there is none."""
 
-    NO_TIMESTAMP when there is none.
-    """
-    largest, first = NO_TIMESTAMP, None
+    timestamp: int
+    begun: FoundBatch | None = None
+    """The batch that they begin within, which must be opened to tell; it is not counted."""
+    goes_on_at: int | None = None
+    """The offset from which the rest is to be asked for."""
+
+
+def largest_timestamp(log: PartitionLog, from_offset: int) -> LargestTimestamp:
+    """Of records from there on: of a piece of the segment that has that offset, or of all whole segments behind it."""
+    largest = NO_TIMESTAMP
     try:
         for segment in log.segments:
-            visible, begun = _largest_visible(log, segment)
-            largest, first = max(largest, visible), begun or first
+            summary = segment.summary
+            if summary.base_offset < from_offset < summary.end_offset:
+                return _largest_of_piece(log, segment, from_offset)
+            if from_offset <= summary.base_offset:
+                largest = max(largest, summary.max_timestamp)
     except OSError as error:
         raise log.health.read_failed(error) from error
-    return largest, first
+    return LargestTimestamp(largest)
 
 
-def _largest_visible(log: PartitionLog, segment: Segment) -> tuple[int, FoundBatch | None]:
-    """The segment's largest timestamp; where the log begins inside it, records before do not count."""
-    start, summary = log.log_start_offset, segment.summary
-    if summary.end_offset <= start:
-        return NO_TIMESTAMP, None
-    if start <= summary.base_offset:
-        return summary.max_timestamp, None
-    largest, first = NO_TIMESTAMP, None
-    for _, header, data in segment.scan(segment.position_of(log.disk, start) or 0):
-        if header.base_offset >= start:
+def _largest_of_piece(log: PartitionLog, segment: Segment, from_offset: int) -> LargestTimestamp:
+    largest, begun, scanned_bytes = NO_TIMESTAMP, None, 0
+    start = segment.position_of(log.disk, from_offset) or 0
+    for _, header, data in segment.scan(start, piece_bytes=_PIECE_BYTES):
+        if header.last_offset < from_offset:
+            continue
+        if header.base_offset >= from_offset:
             largest = max(largest, header.max_timestamp)
-        elif header.last_offset >= start:
-            first = FoundBatch(header, data)
-    return largest, first
+        else:
+            begun = FoundBatch(header, data)
+        scanned_bytes += header.size_bytes
+        if scanned_bytes >= _PIECE_BYTES:
+            return LargestTimestamp(largest, begun, header.last_offset + 1)
+    return LargestTimestamp(largest, begun, segment.summary.end_offset)

@@ -46,9 +46,16 @@ def test_the_batch_that_has_it_is_found_unopened(times: list[list[int]], target:
 def test_the_largest_timestamp_is_that_of_what_can_be_read(times: list[list[int]], start: int) -> None:
     log = filled(times)
     log.advance_start(min(start, log.log_end_offset))
-    largest, first = largest_timestamp(log)
-    if first is not None:
-        largest = max(largest, first.largest_timestamp(log.log_start_offset, OpenLimit()))
+    largest, offset = -1, log.log_start_offset
+    while True:
+        found = largest_timestamp(log, offset)
+        largest = max(largest, found.timestamp)
+        if found.begun is not None:
+            largest = max(largest, found.begun.largest_timestamp(log.log_start_offset, OpenLimit()))
+        if found.goes_on_at is None:
+            break
+        assert found.goes_on_at > offset
+        offset = found.goes_on_at
     assert largest == max((each.timestamp_ms for each in read_records(log)), default=-1)
 
 
@@ -56,7 +63,7 @@ def test_an_empty_log_has_no_record_at_any_time() -> None:
     log = new_log()
     assert offset_for_timestamp(log, 0) is None
     assert batch_for_timestamp(log, 0) is None
-    assert largest_timestamp(log) == (-1, None)
+    assert largest_timestamp(log, 0) == (-1, None, None)
 
 
 def test_log_append_time_is_what_counts_when_it_is_set() -> None:

@@ -9,6 +9,7 @@ from millstream.broker.server.long_work import LongWork
 from millstream.storage.log import PartitionLog
 from millstream.storage.lookup import OpenLimit, TimestampOffset, batch_for_timestamp
 from millstream.storage.lookup import largest_timestamp as largest_of_closed
+from millstream.storage.segment import NO_TIMESTAMP
 
 
 async def offset_at(long_work: LongWork, log: PartitionLog, timestamp: int) -> TimestampOffset | None:
@@ -28,8 +29,17 @@ async def offset_at(long_work: LongWork, log: PartitionLog, timestamp: int) -> T
 
 async def largest_timestamp(long_work: LongWork, log: PartitionLog) -> int:
     """Of all records of the log; -1 when there is none."""
-    largest, first = largest_of_closed(log)
-    if first is None:
+    offset: int | None = log.log_start_offset
+    largest, begun = NO_TIMESTAMP, None
+    while offset is not None:
+        found = largest_of_closed(log, offset)
+        largest, begun, offset = max(largest, found.timestamp), begun or found.begun, found.goes_on_at
+        if offset is not None:
+            # Not all at once: the log may begin within a segment of any size.
+            await long_work.pause()
+            if log.offline is not None:
+                raise log.offline
+    if begun is None:
         return largest
-    opened = partial(first.largest_timestamp, log.log_start_offset, OpenLimit())
+    opened = partial(begun.largest_timestamp, log.log_start_offset, OpenLimit())
     return max(largest, await long_work.apart(opened))

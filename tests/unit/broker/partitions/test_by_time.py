@@ -82,6 +82,22 @@ def test_the_batch_that_a_log_begins_within_is_opened_in_a_thread(monkeypatch: p
     assert threads.jobs == 1
 
 
+def test_a_long_segment_that_the_log_begins_within_is_looked_through_in_several_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads = Threads(monkeypatch)
+    long = encode_batch([Record(0, NOW_MS + 30, None, bytes(100_000))])
+    log = log_of(batch(90), *[long] * 8, batch(40), *[long] * 8)
+    log.advance_start(1)
+
+    async def look(work: LongWork) -> tuple[int, int]:
+        return await largest_timestamp(work, log), work.turns
+
+    largest, turns = in_loop(look, threads)
+    assert largest == NOW_MS + 40
+    assert turns > 3
+
+
 @pytest.mark.parametrize("limit", [OpenLimit(records=7), OpenLimit(size_bytes=60)])
 def test_a_look_up_opens_so_much_and_no_more_however_many_batches_claim_the_time(
     monkeypatch: pytest.MonkeyPatch, limit: OpenLimit
