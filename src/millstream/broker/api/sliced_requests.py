@@ -22,19 +22,22 @@ class SlicePlan(NamedTuple):
     other and agree in `keys`, one name for each array but the innermost; they become one again.
 
     `once` is the field by which elements are named of which everything is asked for, or "" where they are names
-    themselves: however often one is named, it is answered once. What is only read ends with its client.
+    themselves: however often one is named, it is answered once. Two fields name a topic and a partition, of which the
+    first is answered that is named. What is only read ends with its client.
     """
 
     asked: Path
     answered: Path
     keys: tuple[Path, ...] = ()
     slice: int = SLICE_ELEMENTS
-    once: str | None = None
+    once: str | tuple[str, str] | None = None
     is_read: bool = True
 
 
 def without_repeats(plan: SlicePlan, request: Message) -> Any:
     """A few bytes could ask for the same long answer thousands of times."""
+    if isinstance(plan.once, tuple):
+        return _partitions_once(request, plan.asked, *plan.once)
     name, *inner = plan.asked
     elements = getattr(request, name)
     if plan.once is None or not elements or len(elements) == 1:
@@ -49,6 +52,26 @@ def without_repeats(plan: SlicePlan, request: Message) -> Any:
             seen.add(named)
         kept.append(element)
     return request if len(kept) == len(elements) else _changed(request, name, kept)
+
+
+def _partitions_once(request: Message, path: Path, name: str, index: str) -> Any:
+    outer, inner = path
+    seen: dict[str, set[int]] = {}
+    topics, is_same = [], True
+    for topic in getattr(request, outer):
+        known = seen.setdefault(getattr(topic, name), set())
+        partitions = getattr(topic, inner)
+        kept = []
+        for each in partitions:
+            if (named := getattr(each, index)) not in known:
+                known.add(named)
+                kept.append(each)
+        if len(kept) < len(partitions):
+            is_same = False
+            topic = _changed(topic, inner, kept)
+        if kept or not partitions:
+            topics.append(topic)
+    return request if is_same else _changed(request, outer, topics)
 
 
 def is_long(plan: SlicePlan, request: Message) -> bool:

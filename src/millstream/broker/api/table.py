@@ -136,7 +136,7 @@ TABLE: dict[int, ApiRow] = {
         _row(
             "list_offsets",
             topics(Operation.DESCRIBE),
-            slices=SlicePlan(_PARTITIONS, _PARTITIONS, (("name",),)),
+            slices=SlicePlan(_PARTITIONS, _PARTITIONS, (("name",),), once=("name", "partition_index")),
         ),
         _row("metadata", needs.metadata, handler="Metadata"),
         _row("offset_commit", needs.offset_commit, handler="OffsetCommit"),
@@ -178,7 +178,7 @@ TABLE: dict[int, ApiRow] = {
         _row(
             "offset_for_leader_epoch",
             topics(Operation.DESCRIBE, name="topic"),
-            slices=SlicePlan(_PARTITIONS, _PARTITIONS, (("topic",),)),
+            slices=SlicePlan(_PARTITIONS, _PARTITIONS, (("topic",),), once=("topic", "partition")),
         ),
         _row(
             "describe_configs",

@@ -1,9 +1,12 @@
 from dataclasses import dataclass
+from datetime import timedelta
+from itertools import count
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 from millstream.broker.api.sliced_requests import SlicePlan, is_long, joined, parts_of, without_repeats
 from millstream.broker.api.table import TABLE
@@ -70,3 +73,36 @@ def test_settings_are_described_once_however_often_they_are_asked_for() -> None:
         resources=tuple(asked * 100), include_synonyms=True, include_documentation=True
     )
     assert without_repeats(plan, request).resources == tuple(asked)
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.lists(st.integers(0, 3), max_size=4)), max_size=5))
+def test_an_offset_of_a_partition_is_looked_up_once_however_often_it_is_asked_for(
+    asked: list[tuple[str, list[int]]],
+) -> None:
+    plan = next(row.slices for row in TABLE.values() if row.api.name == "list_offsets")
+    assert plan is not None
+    numbers = count()
+    topics = tuple(
+        ListOffsetsTopic(
+            name=name,
+            partitions=tuple(
+                ListOffsetsPartition(partition_index=each, current_leader_epoch=-1, timestamp=next(numbers))
+                for each in indexes
+            ),
+        )
+        for name, indexes in asked
+    )
+    request = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=topics, timeout=timedelta(0))
+    answered = without_repeats(plan, request)
+    first: dict[tuple[str, int], int] = {}
+    for topic in topics:
+        for each in topic.partitions:
+            first.setdefault((topic.name, each.partition_index), each.timestamp)
+    found = [
+        ((topic.name, each.partition_index), each.timestamp)
+        for topic in answered.topics
+        for each in topic.partitions
+    ]
+    assert found == list(first.items())
+    if len(first) == sum(len(indexes) for _, indexes in asked):
+        assert answered is request
