@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 # A poll that began again for more bytes ends with the client's patience, and is waited for this much longer.
 _GRACE_SECONDS = 0.1
+# A leader that is asked where its partitions stand, and is silent, keeps what others have found from the client for
+# this long, or for as long as the client is patient.
+_SILENCE_SECONDS = 1.0
 # Records that wait for a client's next fetch take memory that others may want; they are dropped after this time.
 _KEEP_SECONDS = 2.0
 
@@ -55,6 +58,14 @@ class _Fetch(msgspec.Struct):
     deadline: float
     by_node: dict[int, dict[Key, FetchPartition]] = msgspec.field(default_factory=dict)
     timer: asyncio.TimerHandle | None = None
+    silence: asyncio.TimerHandle | None = None
+    is_patient: bool = True
+    """Whether what others have found waits for leaders that are to answer at once."""
+
+    def cancel_timers(self) -> None:
+        for timer in (self.timer, self.silence):
+            if timer is not None:
+                timer.cancel()
 
 
 class FetchRelay:
@@ -88,8 +99,8 @@ class FetchRelay:
     def close(self) -> None:
         self._is_closed = True
         self._line.clear()
-        if self._current is not None and self._current.timer is not None:
-            self._current.timer.cancel()
+        if self._current is not None:
+            self._current.cancel_timers()
         if self._forgetting is not None:
             self._forgetting.cancel()
         self._current = None
@@ -144,6 +155,9 @@ class FetchRelay:
         context.reply_later(on_hurried=self._hurry)
         self._ask_all(current)
         self._arm(current, current.deadline)
+        if any(source.is_asking_at_once for source in self._sources.values()):
+            until = max(current.deadline, self._relay.loop.time() + _SILENCE_SECONDS)
+            current.silence = self._relay.loop.call_at(until, self._end_silence)
         self._consider()
 
     def _is_any_proxied(self, asked: Wanted) -> bool:
@@ -197,6 +211,11 @@ class FetchRelay:
             self._current.deadline = self._relay.loop.time()
             self._consider()
 
+    def _end_silence(self) -> None:
+        if self._current is not None:
+            self._current.is_patient = False
+            self._consider()
+
     # -- and ends
 
     def _consider(self) -> None:
@@ -208,7 +227,9 @@ class FetchRelay:
             self._keep_for_a_while()
             return
         sources = list(self._sources.values())
-        if any(source.is_asking_at_once for source in sources):
+        if any(source.is_asking_at_once for source in sources) and (
+            current.is_patient or not any(source.found for source in sources)
+        ):
             return
         now = self._relay.loop.time()
         found = sum(source.found_bytes for source in sources)
@@ -240,8 +261,7 @@ class FetchRelay:
         return True
 
     def _finish(self, current: _Fetch, sources: list[FetchSource]) -> None:
-        if current.timer is not None:
-            current.timer.cancel()
+        current.cancel_timers()
         left = min(current.request.max_bytes, MAX_REPLY_BYTES)
         taken: dict[Key, FetchedPartition] = {}
         for source in sources:
