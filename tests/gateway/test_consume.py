@@ -278,7 +278,18 @@ def test_acknowledgements_at_once_are_all_answered(gateway: httpx.Client, topic:
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"{", b"5", b"{}", b'{"id": 5}', b'{"ids": []}', b'{"id": "a", "ids": ["b"]}', b"\xff"]
+    "body",
+    [
+        b"",
+        b"{",
+        b"5",
+        b"{}",
+        b'{"id": 5}',
+        b'{"ids": []}',
+        b'{"id": "a", "ids": ["b"]}',
+        b"\xff",
+        b'{"id": "\xff"}',
+    ],
 )
 def test_a_body_without_ids_is_bad(gateway: httpx.Client, body: bytes) -> None:
     answer = gateway.post("/ack?group=g", content=body)

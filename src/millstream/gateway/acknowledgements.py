@@ -162,7 +162,7 @@ def _read(body: bytes) -> _Body:
     """`{"id": "..."}`, `{"ids": [...]}` or a list of ids."""
     try:
         found: _Body | list[str] = _decoder.decode(body)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         raise Problem(400, "bad body") from None
     if isinstance(found, list):
         found = _Body(ids=found)

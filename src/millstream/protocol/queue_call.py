@@ -181,7 +181,7 @@ def decode_request(data: memoryview) -> QueueRequest:
     """KafkaError INVALID_REQUEST for anything else."""
     try:
         return _requests.decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"no request about queues: {error}") from None
 
 
