@@ -89,6 +89,12 @@ def test_dead_letters_go_back_to_where_they_came_from(gateway: httpx.Client, job
     assert gateway.post("/ack?group=strict", json={"id": again}).text == "ok"
 
 
+@pytest.mark.parametrize("body", [b"{", b'{"count": "1"}', b'{"group": "\xff"}'])
+def test_a_body_that_cannot_be_read_is_refused(gateway: httpx.Client, body: bytes) -> None:
+    answer = gateway.post(f"/admin/topics/{LETTERS}/redrive", content=body)
+    assert (answer.status_code, "bad body" in answer.text) == (400, True), answer.text
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status", "text"),
     [

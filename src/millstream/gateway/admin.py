@@ -263,7 +263,7 @@ def _partition(each: PartitionImage) -> Mapping[str, object]:
 def body_of(request: Request, kind: type[Body]) -> Body:
     try:
         return msgspec.json.decode(request.body, type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Problem(400, f"bad body: {error}") from None
 
 

@@ -82,6 +82,14 @@ _have_payload = msgspec.json.Decoder(list[_MaybePayload])
 
 def read_body(body: bytes, content_type: str) -> Outgoings:
     """Raises `Problem` for a batch of which a part cannot be read."""
+    try:
+        return _read_body(body, content_type)
+    except UnicodeDecodeError as error:
+        # Of one of our fields: msgspec has no error of its own for it.
+        raise Problem(400, f"bad body: {error}") from None
+
+
+def _read_body(body: bytes, content_type: str) -> Outgoings:
     kind = content_type.partition(";")[0].strip().lower()
     if kind == FRAMES:
         return Outgoings([*_frames(body)], is_batch=True)

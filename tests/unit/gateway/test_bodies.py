@@ -189,6 +189,23 @@ def with_headers(count: int) -> dict[str, object]:
     return {"payload": "x", "headers": {f"{number}": "a" for number in range(count)}}
 
 
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (b'{"payload": "\xe9"}', "application/json"),
+        (b'{"payload": 5, "payload": "\xe9"}', "application/json"),
+        (b'{"payload": "a", "headers": {"h": "\xe9"}}', "application/json"),
+        (b'[{"payload": "a", "key": "\xe9"}]', "application/json"),
+        (b'{"payload": "\xe9"}\n', NDJSON),
+    ],
+)
+def test_text_that_is_no_utf_8_is_refused(body: bytes, content_type: str) -> None:
+    """Of a program that sends another encoding; it was answered with 500."""
+    with pytest.raises(Problem, match="bad body") as refused:
+        read_body(body, content_type)
+    assert refused.value.status == 400
+
+
 def test_headers_may_be_null_or_empty() -> None:
     found = read_body(b'[{"payload": 1, "headers": null}, {"payload": "x", "headers": {}}]', "")
     assert [each.headers for each in found.messages] == [(), ()]
