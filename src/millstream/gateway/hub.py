@@ -324,7 +324,8 @@ class Hub:
 
     def _give(self, taker: Taker, some: Sequence[Delivery], until_s: float) -> None:
         for each in some:
-            self._owners.pop(each.record.offset, None)
+            # Another has it still where its lock is not known to be over: the topic was made again, say.
+            self.settled(each.record.offset)
             self._owners[each.record.offset] = (taker, until_s)
         ids = (MessageId(self.place, each.record.offset, self.member, taker.number) for each in some)
         taker.give([Delivered(self, new, each, until_s) for new, each in zip(ids, some, strict=True)])

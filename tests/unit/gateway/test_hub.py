@@ -9,6 +9,7 @@ from millstream.doors.decoded_tail import DecodedTail
 from millstream.doors.queues import UNREADABLE, SettlementKind
 from millstream.gateway.consume import Consume
 from millstream.gateway.hub import Hub, HubKey, Taker
+from millstream.gateway.hubs import Hubs
 from millstream.protocol.compression import Compression
 from millstream.protocol.records import Record, encode_batch
 from support.logs import unreadable
@@ -48,6 +49,29 @@ def test_what_waited_past_the_end_of_its_lock_is_not_sent() -> None:
     now[0] += LOCK_S
     assert taker.pop(10) == []
     assert taker.room == 6
+
+
+def test_who_comes_back_takes_no_message_of_another_topic_of_the_name() -> None:
+    """The topic was made again: what another stream waited for went to nobody until its lock ended."""
+    hubs = Hubs(cast(Any, Told()), "http-1", 60.0, lambda: 0.0)
+
+    async def story() -> None:
+        first, second, third = (hubs.new_taker(10, 10) for _ in range(3))
+        hub = hub_of(Told(), [0.0])
+        hub._takers[first] = None
+        first.hubs.append(hub)
+        await hub._distribute(ten_messages())
+        seen = first.pop(10)
+        hubs.leave(first, releases=True)
+        hub._takers[second] = None
+        # From the new topic.
+        await hub._distribute(ten_messages())
+        hubs.resume(seen[-1].id, third)
+        assert [each.id.offset for each in second.pop(10)] == list(range(10))
+        assert third.sent == []
+        await hubs.stop()
+
+    asyncio.run(story())
 
 
 def test_a_batch_that_cannot_be_opened_is_rejected_and_stops_no_other() -> None:
