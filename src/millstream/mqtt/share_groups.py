@@ -106,16 +106,26 @@ class ShareGroup:
         return not self._members
 
     async def open(self) -> None:
-        """The group is there: a new one begins with what comes from now on, an old one where it stopped."""
-        metadata = self._doors.metadata
-        if not self._from_start and _START not in metadata.image.group_configs.get(self._name, {}):
-            change = ConfigAlteration(ConfigResource.GROUP, self._name, (ConfigChange(_START, "latest"),))
-            for outcome in await metadata.submit(AlterConfigs((change,))):
-                if outcome.error is not None:
-                    raise outcome.error
+        """The group is there: a new one begins with what comes from now on, an old one where it stopped.
+
+        Once it is there, what comes to a topic that is made again is for it from the first message on.
+        """
+        start: str | None = "earliest"
+        if not self._from_start:
+            start = self._doors.metadata.image.group_configs.get(self._name, {}).get(_START)
+        if start is None:
+            await self._begin_at("latest")
         found = await asyncio.gather(*(self._acquire(place, 0.0) for place in self._places))
         for place, acquired in zip(self._places, found, strict=True):
             self._take(place, acquired, await self._tail.open(acquired.read))
+        if start in (None, "latest"):
+            await self._begin_at("earliest")
+
+    async def _begin_at(self, start: str) -> None:
+        change = ConfigAlteration(ConfigResource.GROUP, self._name, (ConfigChange(_START, start),))
+        for outcome in await self._doors.metadata.submit(AlterConfigs((change,))):
+            if outcome.error is not None:
+                raise outcome.error
 
     def join(self, member: Member, subscription: Subscription) -> None:
         """Replaces what the same member had."""

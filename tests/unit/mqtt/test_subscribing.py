@@ -91,7 +91,7 @@ def test_who_leaves_while_it_joins_a_queue_leaves_no_consumer_behind():
 
 def group_configs(house):
     image = house.door.shared.doors.metadata.image
-    image.group_configs = {"mqtt-share:g:t": {"share.auto.offset.reset": "latest"}}
+    image.group_configs = {"mqtt-share:g:t": {"share.auto.offset.reset": "earliest"}}
 
 
 def test_who_leaves_while_it_joins_a_group_leaves_no_group_behind():
