@@ -14,6 +14,7 @@ from millstream.broker.peers.link import PeerLink
 from millstream.broker.replicas.fetcher import ReplicaFetcher
 from millstream.broker.replicas.following import Following
 from millstream.config.settings import TopicSettings
+from millstream.testing.simulator.run import run_seed
 from support.simulated_story import Story
 
 
@@ -50,3 +51,18 @@ def test_a_task_goes_on_after_an_error_that_was_not_expected(
     story = Story()
     story.cluster.declare((TopicSettings("t", partitions=3, replication_factor=3),))
     story.run(told)
+
+
+def test_a_seed_finds_an_error_that_a_task_or_a_request_lived_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are only logged, so nothing else would tell."""
+    is_due = [True]
+    real = Heartbeats._give_one
+
+    def fails_once(self: Heartbeats, *arguments: Any) -> Any:
+        if is_due and is_due.pop():
+            raise ZeroDivisionError
+        return real(self, *arguments)
+
+    monkeypatch.setattr(Heartbeats, "_give_one", fails_once)
+    outcome = run_seed(1, seconds=5.0)
+    assert [each for each in outcome.problems if "task failed" in each and "ZeroDivisionError" in each]

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import sys
+import traceback
 import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,9 @@ from random import Random
 from types import CoroutineType
 from typing import Any
 
+from millstream.cluster.raft.wal import WalBroken
 from millstream.observability import logs
+from millstream.protocol.record_batch import CorruptBatch
 from millstream.runtime.invariant import InvariantViolation
 from millstream.runtime.sometimes import recorded
 from millstream.testing.history import judge
@@ -421,8 +424,12 @@ class _Run:
             raise Violation(f"{otherwise} within {seconds:.0f} s") from None
 
 
+_OF_THE_DISK = (OSError, CorruptBatch, WalBroken)
+"""What faults of the disk lead to, wherever they are met."""
+
+
 class _Sink:
-    """Log lines with their simulated time and machine."""
+    """Log lines with their simulated time and machine; an error that was not expected is a failure of the run."""
 
     def __init__(self, loop: SimulatedLoop, lines: "deque[str]") -> None:
         self._loop = loop
@@ -433,6 +440,12 @@ class _Sink:
         where = process.machine if process is not None else "-"
         told = " ".join(f"{name}={value}" for name, value in fields.items() if name != "logger")
         self._lines.append(f"{self._loop.time():10.4f} {where:10} {level:7} {event} {told}")
+        given = fields.get("exc_info")
+        error = given if isinstance(given, BaseException) else sys.exc_info()[1] if given else None
+        if error is not None:
+            self._lines.extend(traceback.format_exception(error))
+        if error is not None and not isinstance(error, _OF_THE_DISK):
+            self._loop.call_exception_handler({"message": f"{where}: {event} {told}", "exception": error})
 
 
 @contextmanager
