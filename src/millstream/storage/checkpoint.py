@@ -116,7 +116,9 @@ def described(entry: LogCheckpoint, identity: Identity | None, config: TopicConf
 
 def undescribed(entry: LogCheckpoint, config: TopicConfig) -> LogCheckpoint | None:
     """The files may be those of the entry or not: nothing of them is known to be synced."""
-    if config.compacts or entry.cleaned_offset or any(each.compacted for each in entry.summaries().values()):
+    # Only what a checkpoint covers is compacted.
+    may_be_compacted = config.compacts and entry.segments
+    if may_be_compacted or entry.cleaned_offset or any(each.compacted for each in entry.summaries().values()):
         return None
     return later_log(entry.topic, entry.partition, entry.topic_id)
 

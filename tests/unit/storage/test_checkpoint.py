@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from millstream.config.topic import TopicConfig
 from millstream.storage.checkpoint import CHECKPOINT_FILE, CLEAN_MARKER_FILE, describe, read_checkpoint
+from millstream.storage.layout import IDENTITY_FILE
 from millstream.testing.disk import SimulatedDisk
 from support.logs import DATA_DIR, RELAXED, Store, append_values, compact, flush, read_records, read_values
 
@@ -257,3 +258,21 @@ def test_only_what_a_checkpoint_covers_is_compacted() -> None:
     assert store.log().segments.record_count < 20
     store.kill()
     assert read_values(store.log())[-1] == b"19"
+
+
+def test_what_was_lost_of_a_log_that_no_checkpoint_covers_was_not_compacted() -> None:
+    """A first flush was interrupted by a loss of power: two of four segments and whose the directory is were stored."""
+    store = Store(topics={"t": TopicConfig(segment_bytes=100, cleanup_policy=("compact",))})
+    for value in (b"a", b"b", b"c", b"d"):
+        append_values(store.log(), value * 60, key=value)
+    flush(store.log())
+    log = store.log()
+    assert [segment.base_offset for segment in log.segments] == [0, 1, 2, 3]
+    for name in (f"{2:020d}.log", f"{3:020d}.log", IDENTITY_FILE):
+        file = store.disk.open(f"{log.directory}/{name}")
+        file.truncate(0)
+        file.sync()
+        file.close()
+    store.kill()
+    assert read_values(store.log()) == [b"a" * 60, b"b" * 60]
+    assert store.log().log_end_offset == 2
