@@ -113,9 +113,7 @@ class Unreadable:
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """SETTLED_BEFORE comes without an error: all of it lies before the group's first open message, as Kafka has it, or
-    was to be accepted and has been, by whomever.
-    """
+    """SETTLED_BEFORE comes without an error, as Kafka has it: all of it lies before the group's first open message."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str = ""
