@@ -10,17 +10,22 @@ from millstream.testing.faulty_machine import Trouble
 from millstream.testing.processes import Process, node_environment
 from support.cluster import ClusterProcesses
 from support.node import ANY_PORT, NodeProcess
+from support.waiting import wait_for
 
 
 class FaultyNode(NodeProcess):
     """`arguments` are --node-id and --seeds only: the rest of the command line is in the environment."""
 
     def trouble(self, **what: float) -> None:
-        """What is wrong from now on; nothing without arguments."""
+        """What is wrong from now on; nothing without arguments. Returns when the node's machine is like that."""
         process = self._running()
         assert process.stdin is not None
+        before = len(self.log_entries("trouble taken"))
         process.stdin.write(msgspec.json.encode(Trouble(**what)) + b"\n")
         process.stdin.flush()
+        wait_for(
+            lambda: len(self.log_entries("trouble taken")), lambda count: count > before, "the trouble is taken"
+        )
 
     def _spawn(self, log: IO[bytes]) -> Process:
         flags = dict(zip(self.arguments[::2], self.arguments[1::2], strict=True))

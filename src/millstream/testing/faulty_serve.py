@@ -2,7 +2,8 @@
 
 Run as `python -m millstream.testing.faulty_serve`. All settings come from the environment (MILLSTREAM_BROKER_ID=1 and
 so on). Each line of standard input is a `Trouble` as JSON, which takes the place of the one before; `{}` ends all of
-them. At the end of the input the parent is gone, and the node with it.
+them. The machine is like that when the log says "trouble taken". At the end of the input the parent is gone, and the
+node with it.
 """
 
 import os
@@ -15,10 +16,14 @@ from millstream.broker.process import CannotStart, run
 from millstream.cli.settings import settings_for
 from millstream.testing.faulty_machine import FaultyClock, FaultyDisk, Trouble
 
+_TAKEN = b'{"event": "trouble taken"}\n'
+
 
 def _listen(trouble: Trouble) -> None:
     for line in sys.stdin.buffer:
         trouble.take(msgspec.json.decode(line, type=Trouble))
+        # In one piece, whatever else is logged at that moment.
+        os.write(sys.stderr.fileno(), _TAKEN)
     os._exit(1)
 
 
