@@ -143,7 +143,11 @@ class QueueConsumer:
             yield from self._next()
 
     def accept(self, *messages: QueueMessage) -> None:
-        """They are done: never delivered to this group again. Returns when that is durable."""
+        """They are done: never delivered to this group again. Returns when that is durable.
+
+        Accepting what has been accepted changes nothing, so a lost answer does no harm. Another call that was repeated
+        for one may be refused (INVALID_RECORD_STATE) though it was carried out.
+        """
         self._settle(messages, _ACCEPT)
 
     def release(self, *messages: QueueMessage, delay: float = 0.0) -> None:

@@ -113,7 +113,9 @@ class Unreadable:
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """SETTLED_BEFORE comes without an error, as Kafka has it: all of it lies before the group's first open message."""
+    """SETTLED_BEFORE comes without an error: all of it lies before the group's first open message, as Kafka has it, or
+    was to be accepted and has been, by whomever.
+    """
 
     error: ErrorCode = ErrorCode.NONE
     message: str = ""

@@ -11,8 +11,16 @@ from millstream.coordinator.shares import queue_values
 from millstream.coordinator.shares.queue_values import Outcome
 from millstream.doors.caller import Caller
 from millstream.doors.partitions import LogRead, Place
-from millstream.doors.queues import MAX_REASON, SETTLED_BEFORE, Acquired, AcquiredRange, Settled, Settlement
-from millstream.protocol.errors import KafkaError, NotDone
+from millstream.doors.queues import (
+    MAX_REASON,
+    SETTLED_BEFORE,
+    Acquired,
+    AcquiredRange,
+    Settled,
+    Settlement,
+    SettlementKind,
+)
+from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
 from millstream.protocol.queue_call import LookAtQueues, PeekAtQueue, Peeked, Purged, PurgeQueue, QueueRows
 
 
@@ -53,7 +61,7 @@ class LocalQueues:
         if together:
             outcomes = _settle(queue, member, settlements)
         else:
-            outcomes = [outcome for each in settlements for outcome in _settle(queue, member, (each,))]
+            outcomes = [_settle_or_find_done(queue, member, each) for each in settlements]
         failed = await all_stored([queue])
         if queue in failed:
             refused = Settled(failed[queue].code, failed[queue].message)
@@ -81,6 +89,18 @@ class LocalQueues:
         except KafkaError as error:
             # Nothing was handed out or settled: whoever asked may ask the leader of by then.
             raise NotDone.of(error) from error
+
+
+def _settle_or_find_done(queue: LedQueue, member: str, given: Settlement) -> Settled:
+    """Who accepts again because the first answer was lost is not refused; Kafka's own clients are, as by Kafka."""
+    [outcome] = _settle(queue, member, (given,))
+    if (
+        outcome.error is ErrorCode.INVALID_RECORD_STATE
+        and given.kind is SettlementKind.ACCEPT
+        and queue.engine.are_accepted(given.first_offset, given.last_offset)
+    ):
+        return Settled(message=SETTLED_BEFORE)
+    return outcome
 
 
 def _settle(queue: LedQueue, member: str, given: Sequence[Settlement]) -> list[Settled]:

@@ -317,6 +317,10 @@ class QueueEngine:
                         f"offset {max(each.first, run.first)} is not acquired by member {member}",
                     )
 
+    def are_accepted(self, first: int, last: int) -> bool:
+        """Whether all of them that are not before the start were accepted, by whomever."""
+        return all(run.state is ACKNOWLEDGED for run in self._ledger.runs.overlapping(first, last))
+
     def _settle_run(self, first: int, last: int, count: int, given: Settlement, now_ms: int) -> None:
         length = last - first + 1
         if given.outcome is Outcome.ACCEPT:

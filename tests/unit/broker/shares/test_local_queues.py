@@ -1,0 +1,55 @@
+"""A node's queues as doors use them."""
+
+import asyncio
+from typing import Any
+
+from millstream.broker.shares.led_queue import LedQueue
+from millstream.broker.shares.local_queues import LocalQueues
+from millstream.coordinator.shares.policy import QueuePolicy
+from millstream.doors.caller import Caller
+from millstream.doors.partitions import Place
+from millstream.doors.queues import SETTLED_BEFORE, Settled, Settlement, SettlementKind
+from millstream.protocol.errors import ErrorCode
+from support.led_queue import QueueBench, filled
+
+ME = Caller(client_id="test")
+ACCEPT, RELEASE, REJECT = SettlementKind.ACCEPT, SettlementKind.RELEASE, SettlementKind.REJECT
+
+
+class OneQueue:
+    def __init__(self, queue: LedQueue) -> None:
+        self._queue = queue
+
+    async def open(self, *_: Any, **__: Any) -> LedQueue:
+        return self._queue
+
+
+def test_what_was_accepted_may_be_accepted_again() -> None:
+    """The answer of the first time may have been lost."""
+
+    async def story() -> None:
+        bench = QueueBench(QueuePolicy(), filled([b"0", b"1", b"2", b"3", b"4"]))
+        shares: Any = OneQueue(bench.queue)
+        queues = LocalQueues(lambda: shares)
+
+        async def settle(
+            first: int, last: int, kind: SettlementKind, *, member: str = "m", together: bool = False
+        ) -> Settled:
+            [outcome] = await queues.settle(
+                ME, "g", member, Place("t", 0), [Settlement(first, last, kind)], together=together
+            )
+            return outcome
+
+        assert bench.take() == [0, 1, 2, 3, 4]
+        done, again = Settled(), Settled(message=SETTLED_BEFORE)
+        assert await settle(1, 2, ACCEPT) == done
+        assert await settle(1, 2, ACCEPT) == again
+        assert await settle(1, 1, ACCEPT, member="other") == again
+        assert await settle(3, 3, REJECT) == done
+        for first, last, kind in ((1, 3, ACCEPT), (3, 3, ACCEPT), (1, 2, REJECT), (1, 2, RELEASE)):
+            assert (await settle(first, last, kind)).error is ErrorCode.INVALID_RECORD_STATE
+        of_kafka = await settle(1, 2, ACCEPT, together=True)
+        assert of_kafka.error is ErrorCode.INVALID_RECORD_STATE
+        assert bench.queue.engine.locked == 2
+
+    asyncio.run(asyncio.wait_for(story(), 60))
