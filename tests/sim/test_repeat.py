@@ -15,6 +15,8 @@ RUNS = [
     (40020, Profile.SWARM, 20.0),
     pytest.param(19, Profile.SWARM, 60.0, marks=pytest.mark.long),
     pytest.param(27, Profile.SWARM, 60.0, marks=pytest.mark.long),
+    # With queues: marks of begun logs were once removed in the order of a set.
+    pytest.param(880002, Profile.SWARM, 60.0, marks=pytest.mark.long),
     pytest.param(1, Profile.PLAIN, 60.0, marks=pytest.mark.long),
 ]
 _PROGRAM = """

@@ -24,7 +24,9 @@ class FaultyNode(NodeProcess):
         process.stdin.write(msgspec.json.encode(Trouble(**what)) + b"\n")
         process.stdin.flush()
         wait_for(
-            lambda: len(self.log_entries("trouble taken")), lambda count: count > before, "the trouble is taken"
+            lambda: len(self.log_entries("trouble taken")),
+            lambda count: count > before,
+            "the trouble is taken",
         )
 
     def _spawn(self, log: IO[bytes]) -> Process:

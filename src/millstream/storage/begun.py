@@ -44,5 +44,5 @@ def begun_logs(disk: Disk, data_dir: str) -> set[BegunLog]:
 
 def forget_begun(disk: Disk, data_dir: str, logs: Iterable[BegunLog]) -> None:
     """A checkpoint that is on disk tells of them. One that a crash brings back leaves a log in doubt, no more."""
-    for log in logs:
+    for log in sorted(logs):
         disk.unlink(f"{data_dir}/{_DIRECTORY}/{'.'.join(log)}")

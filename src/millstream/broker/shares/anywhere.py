@@ -55,7 +55,7 @@ async def _await_any(
         pending = set(tasks)
         while pending:
             done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-            found = [task.result() for task in done if task.exception() is None]
+            found = [task.result() for task in tasks if task in done and task.exception() is None]
             if any(each.ranges for each in found):
                 return [each for each in found if each.ranges]
         for task in tasks:
