@@ -23,7 +23,6 @@ _STOP_SECONDS = 30.0
 _LOOK_SECONDS = 0.1
 _TAIL_LINES = 5
 _FIRST_PORT = 9092
-_REMOVED = "was removed from the cluster"
 
 
 class LocalNode(NodeProcess):
@@ -41,6 +40,11 @@ class LocalNode(NodeProcess):
         tail = self.log_tail(_TAIL_LINES)
         last = tail.rpartition("\n")[2]
         return last.removeprefix("error: ") if last.startswith("error: ") else f"\n{tail}"
+
+    @property
+    def was_removed(self) -> bool:
+        """Whether it ended because the cluster goes on without it."""
+        return f"node {self.node_id} was removed from the cluster" in self.last_words()
 
 
 @dataclass(slots=True)
@@ -92,7 +96,7 @@ class LocalCluster:
         waiting = list(self.nodes)
         while waiting:
             for node in list(waiting):
-                if node.exit_code is not None and _REMOVED in node.last_words() and len(self.nodes) > 1:
+                if node.exit_code is not None and node.was_removed and len(self.nodes) > 1:
                     waiting.remove(node)
                     self.nodes.remove(node)
                     output.note(
@@ -122,7 +126,7 @@ class LocalCluster:
                     again = f"see {node.log_file}; to start it again: millstream serve --config {node.settings_file}"
                     output.note(
                         f"node {node.node_id} was removed from the cluster and has ended"
-                        if _REMOVED in node.last_words()
+                        if node.was_removed
                         else f"node {node.node_id} ended with {_ending(node.exit_code)}; {again}"
                     )
             time.sleep(_LOOK_SECONDS)
@@ -142,8 +146,8 @@ class LocalCluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-            # It may end before it can be asked to: then nothing was begun.
-            if process.returncode not in (0, -signal.SIGTERM):
+            # It may end before it can be asked to: then nothing was begun. One that was removed ends by itself.
+            if process.returncode not in (0, -signal.SIGTERM) and not node.was_removed:
                 is_clean = False
                 output.note(
                     f"node {node.node_id} ended with {_ending(process.returncode)}; see {node.log_file}"

@@ -1,4 +1,4 @@
-"""What a local cluster refuses before it starts a process, or changes a file."""
+"""What a local cluster refuses before it starts a process, or changes a file; and how it stops."""
 
 import signal
 import socket
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from millstream.cli import cluster_up
-from millstream.cli.cluster_up import LocalCluster
+from millstream.cli.cluster_up import LocalCluster, LocalNode
 from millstream.cli.errors import CommandError
 from millstream.cli.target import known_as_running, target_of
 from millstream.runtime.ports import ReservedPorts
@@ -83,3 +83,27 @@ def test_a_cluster_started_with_nohup_outlives_its_terminal() -> None:
         command = [*ignoring(*ignored), sys.executable, "-c", program]
         done = subprocess.run(command, capture_output=True, check=True, text=True)
         assert done.stdout.strip() == taken
+
+
+def _ending_with(tmp_path: Path, number: int, last_words: str) -> LocalNode:
+    """A node that is on its way to its end, with exit code 1, when it is asked to stop."""
+    node = LocalNode(number, "127.0.0.1:1", tmp_path / f"node-{number}", None)
+    node.log_file.write_text(f"{last_words}\n")
+    program = (
+        "import signal, sys; signal.signal(15, lambda *_: sys.exit(1)); print(1, flush=True); signal.pause()"
+    )
+    node.process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert node.process.stdout is not None
+    node.process.stdout.readline()
+    return node
+
+
+def test_a_node_that_ends_because_it_was_removed_ends_cleanly(tmp_path: Path) -> None:
+    removed = "error: node {} was removed from the cluster; it may come back with an empty --data"
+    nodes = [_ending_with(tmp_path, number, removed.format(1)) for number in (1, 2)]
+    assert LocalCluster(tmp_path, 1, nodes=nodes[:1]).stop()
+    assert not LocalCluster(tmp_path, 1, nodes=nodes[1:]).stop(), "it names another node"
+    for node in nodes:
+        assert isinstance(node.process, subprocess.Popen)
+        assert node.process.stdout is not None
+        node.process.stdout.close()
