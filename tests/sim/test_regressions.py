@@ -49,6 +49,11 @@ def test_a_seed_that_found_a_bug_where_any_node_forwards(seed: int) -> None:
     assert not run_seed(seed, routing="proxy", profile=Profile.PLAIN).problems, what
 
 
+def test_a_swarm_seed_that_found_a_bug() -> None:
+    what = "without a checkpoint a rotten offset was taken for a gap, and the follower's log kept a hole"
+    assert not run_seed(71585231).problems, what
+
+
 @pytest.mark.parametrize(
     ("seed", "what"),
     [

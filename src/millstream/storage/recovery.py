@@ -46,7 +46,7 @@ class LogRecovery:
 
     `known` is what a checkpoint says of this very directory; None when nothing is known. Where other nodes keep the
     log too, all replicas are known to have it up to `committed`. `was_written`: it may have had records, also where
-    there are none now.
+    there are none now. `is_identified`: the identity was read from the directory, with its incarnation.
     """
 
     files: OpenFiles
@@ -58,6 +58,7 @@ class LogRecovery:
     max_epoch: int = ANY_EPOCH
     committed: int | None = None
     was_written: bool = True
+    is_identified: bool = False
     names: list[str] = field(init=False)
     """What the directory holds."""
     report: RecoveryReport = field(init=False)
@@ -181,6 +182,7 @@ class LogRecovery:
             self.max_epoch,
             self.committed,
             self.identity.rewritten,
+            self._may_be_compacted,
         )
         segments: list[Segment] = []
         for number, base in enumerate(bases):
@@ -200,7 +202,7 @@ class LogRecovery:
                 if segments and segments[-1].base_offset == hole:
                     segments.pop().close()
                 segments.append(recovery.mark_hole(hole, base))
-            segment, outcome = recovery.recover(base)
+            segment, outcome = recovery.recover(base, *bases[number + 1 : number + 2])
             segments.append(segment)
             if outcome is Outcome.CUT and number + 1 < len(bases):
                 self._set_aside(bases[number + 1 :])
@@ -210,6 +212,11 @@ class LogRecovery:
         if segments and segments[-1].summary.end_offset < log_start:
             return self._begin_at(log_start, segments, recovery)
         return segments
+
+    @property
+    def _may_be_compacted(self) -> bool:
+        """An identity with an incarnation counts every file that was ever replaced."""
+        return self.config.compacts or bool(self.identity.rewrites) or not self.is_identified
 
     def _begin_at(self, log_start: int, segments: list[Segment], recovery: SegmentRecovery) -> list[Segment]:
         """All of the log is below its start, because its end was cut: offsets must not be given out again."""

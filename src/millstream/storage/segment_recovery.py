@@ -24,7 +24,7 @@ from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.open_files import OpenFiles
 from millstream.storage.rebuilt_state import RebuiltState
 from millstream.storage.scan import find_batch, scan_batches
-from millstream.storage.segment import Segment, SegmentSummary
+from millstream.storage.segment import MAX_RELATIVE_OFFSET, Segment, SegmentSummary
 
 # Where it is not known how far leader epochs have come.
 ANY_EPOCH = 2**31 - 1
@@ -109,6 +109,8 @@ class SegmentRecovery:
     committed: int | None = None
     numbers: Mapping[int, int] = field(default_factory=dict)
     """Of segments that were rewritten, perhaps since the checkpoint."""
+    may_be_compacted: bool = True
+    """Whether compaction may have been here before; asked where no checkpoint tells."""
     _summaries: dict[int, SegmentSummary] = field(init=False)
     _synced_ends: dict[int, int] = field(init=False)
     """Of files that must be there, by base offset."""
@@ -132,7 +134,8 @@ class SegmentRecovery:
             sometimes("a segment was rewritten after the checkpoint that describes it")
         return is_same
 
-    def recover(self, base: int) -> tuple[Segment, Outcome]:
+    def recover(self, base: int, limit: int = _FOR_EVER) -> tuple[Segment, Outcome]:
+        """The segment at `base`, whose offsets are below `limit`."""
         size = self.files.disk.size(f"{self.directory}/{base:020d}{LOG_SUFFIX}")
         summary = self._summaries.get(base)
         is_sealed = self.known is not None and base < self.known.flushed_position[0]
@@ -160,7 +163,7 @@ class SegmentRecovery:
                 f"{segment.log_path} holds {size} bytes, {summary.size_bytes} were written"
             )
         synced = self._synced(base, size, summary, is_sealed=is_sealed)
-        end = self._scan(segment, size, synced)
+        end = self._scan(segment, size, synced, limit)
         if end < synced.size_bytes and not self.may_be_uncommitted(segment.summary.end_offset):
             self._keep_damaged_end(segment, size, synced)
             return segment, Outcome.DAMAGED_END
@@ -240,8 +243,10 @@ class SegmentRecovery:
         return self.known is not None and base > self.known.flushed_position[0]
 
     def _may_have_gaps(self, base: int, summary: SegmentSummary | None) -> bool:
-        if self.known is None or base in self.gapped:
+        if base in self.gapped:
             return True
+        if self.known is None:
+            return self.may_be_compacted
         if summary is None:
             return base < self.known.flushed_position[0] or base in self.numbers
         # Also behind a cut that was written down and perhaps not made.
@@ -264,8 +269,8 @@ class SegmentRecovery:
             return _Synced(self.known.flushed_position[1], self.known.flushed_offset)
         return _Synced(0, base)
 
-    def _scan(self, segment: Segment, size: int, synced: _Synced) -> int:
-        """Count and index every batch; returns where the log ends."""
+    def _scan(self, segment: Segment, size: int, synced: _Synced, limit: int) -> int:
+        """Count and index every batch; returns where the log ends. All offsets are below `limit`."""
         position = next_position = 0
         last_synced = synced.end_offset if synced.end_offset > segment.base_offset else _FOR_EVER
         summary = segment.summary
@@ -276,9 +281,13 @@ class SegmentRecovery:
                     # Offsets are not under the checksum, but they must follow each other.
                     must_follow = position == next_position and not summary.compacted
                     is_beyond = position < synced.size_bytes and header.last_offset >= last_synced
+                    is_gap = header.base_offset > summary.end_offset
                     if (
                         header.base_offset < summary.end_offset
-                        or (must_follow and header.base_offset > summary.end_offset)
+                        or (
+                            is_gap
+                            and (must_follow or self._is_far_off(segment, position, size, header, limit))
+                        )
                         or is_beyond
                     ):
                         raise CorruptBatch(
@@ -310,6 +319,19 @@ class SegmentRecovery:
         summary.size_bytes = position
         return position
 
+    def _is_far_off(
+        self, segment: Segment, position: int, size: int, header: BatchHeader, limit: int
+    ) -> bool:
+        """Whether the offset of a batch behind a gap is rotten: those of what follows it are lower."""
+        behind = position + header.size_bytes
+        if header.last_offset >= min(limit, segment.base_offset + MAX_RELATIVE_OFFSET):
+            return True
+        following = _batch_at(segment.file, behind, size) if behind < size else None
+        return (
+            following is not None
+            and segment.summary.end_offset <= following.base_offset <= header.last_offset
+        )
+
     def _with_true_epoch(
         self, segment: Segment, position: int, size: int, header: BatchHeader
     ) -> BatchHeader:
@@ -327,13 +349,13 @@ class SegmentRecovery:
 
     def _epoch_after(self, segment: Segment, header: BatchHeader, position: int, end: int) -> int | None:
         if position < end:
-            return _epoch_at(segment.file, position, end)
+            return _epoch_of(_batch_at(segment.file, position, end))
         following = f"{self.directory}/{header.last_offset + 1:020d}{LOG_SUFFIX}"
         if not self.files.disk.exists(following):
             return None
         file = self.files.disk.open(following, read_only=True)
         try:
-            return _epoch_at(file, 0, file.size())
+            return _epoch_of(_batch_at(file, 0, file.size()))
         finally:
             file.close()
 
@@ -372,9 +394,13 @@ def _is_same(found: SegmentSummary, described: SegmentSummary) -> bool:
     )
 
 
-def _epoch_at(file: File, position: int, end: int) -> int | None:
-    """The leader epoch that the batch at `position` claims; None where no sound batch stands."""
+def _batch_at(file: File, position: int, end: int) -> BatchHeader | None:
+    """None where no sound batch stands."""
     try:
-        return next((header.leader_epoch for _, header, _ in scan_batches(file, position, end)), None)
+        return next((header for _, header, _ in scan_batches(file, position, end)), None)
     except CorruptBatch:
         return None
+
+
+def _epoch_of(header: BatchHeader | None) -> int | None:
+    return None if header is None else header.leader_epoch

@@ -183,6 +183,7 @@ class LogStore:
                 spec.leader_epoch,
                 committed=spec.committed if identity is None else spec.committed_in(identity.incarnation),
                 was_written=self._was_written(spec, directory, entry),
+                is_identified=identity is not None and identity.incarnation != NO_INCARNATION,
             )
             state, report = recovery.recover()
         except (KafkaError, OSError) as error:
