@@ -8,6 +8,7 @@ from uuid import UUID
 from millstream.broker.partitions.partition import Partition
 from millstream.broker.shares.led_queue import LedQueue
 from millstream.broker.shares.taken import Wanted
+from millstream.broker.shares.turns import Turns
 from millstream.coordinator.shares.engine import QueueEngine
 from millstream.coordinator.shares.policy import QueuePolicy
 from millstream.coordinator.shares.queue_values import Changes, DeadLetter
@@ -40,21 +41,35 @@ class QueueBench:
         self.store = Store()
         self.letters: list[DeadLetter] = []
         self.log = log
-        clock = ManualClock(NOW_MS + 10)
+        self._time = SteadyTime(ManualClock(NOW_MS + 10))
+        self._turns = Turns(asyncio.get_running_loop().call_soon, asyncio.to_thread)
+        self._policy = policy
         flushes: Any = None
         self.partition = Partition("t", 0, TOPIC_ID, log, 0, flushes)
-        self.queue = LedQueue(
-            ShareKey("g", UUID(bytes=TOPIC_ID), 0),
+        self.queue = self.another("g")
+
+    def another(self, group: str = "another") -> LedQueue:
+        """A group's queue on the same partition."""
+        queue = LedQueue(
+            ShareKey(group, UUID(bytes=TOPIC_ID), 0),
             self.partition,
             self.store,  # type: ignore[arg-type]
-            SteadyTime(clock),
+            self._time,
             asyncio.get_running_loop(),
             lambda _, letters: self.letters.extend(letters),
             lambda _: None,
             lambda _: None,
             lambda *_: None,
+            self._turns,
         )
-        self.queue.begin(QueueEngine(0, policy), read_committed=False)
+        queue.begin(QueueEngine(0, self._policy), read_committed=False)
+        return queue
+
+    async def take_some(self) -> list[int]:
+        """What there is as soon as there is something."""
+        while not (taken := self.take()):  # noqa: ASYNC110 - the queue goes on by itself
+            await asyncio.sleep(0)
+        return taken
 
     def take(self, member: str = "m") -> list[int]:
         taken = self.queue.acquire(member, ALL)

@@ -10,7 +10,13 @@ import msgspec
 from millstream.doors.caller import Caller
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import BatchHeader, read_header
-from millstream.protocol.records import Record, check_record_count, decode_records
+from millstream.protocol.records import (
+    Record,
+    TooLargeUnpacked,
+    check_record_count,
+    decode_records,
+    iter_records,
+)
 
 # What is opened of one batch, which any client may have packed.
 _UNPACKED_BYTES = 64 << 20
@@ -20,6 +26,10 @@ _OPENED_HEADERS = 1_000_000
 _LIGHT_BYTES = 8 << 20
 _LIGHT_RECORDS = 20_000
 _LIGHT_HEADERS = 120_000
+# What is opened there of each of many batches, with work to do for each record.
+_SMALL_BYTES = 1 << 20
+_SMALL_RECORDS = 2_000
+_PIECE_BYTES = 16 << 10
 
 
 class Place(msgspec.Struct, frozen=True, order=True):
@@ -89,6 +99,22 @@ def open_batch(header: BatchHeader, batch: memoryview) -> list[Record]:
     """KafkaError of one that cannot be opened, or is too much of something."""
     check_record_count(header, _OPENED_RECORDS)
     return decode_records(batch, _UNPACKED_BYTES, _LIGHT_HEADERS if _is_light(header) else _OPENED_HEADERS)
+
+
+def iter_batch(header: BatchHeader, batch: memoryview) -> Iterator[Record]:
+    """As `open_batch`, with a short piece in memory at a time: for a thread."""
+    check_record_count(header, _OPENED_RECORDS)
+    return iter_records(batch, _UNPACKED_BYTES, _PIECE_BYTES, _OPENED_HEADERS)
+
+
+def open_small_batch(header: BatchHeader, batch: memoryview) -> list[Record] | None:
+    """None where it is, or unpacks to, more than is opened between two turns of the loop."""
+    if header.record_count > _SMALL_RECORDS:
+        return None
+    try:
+        return decode_records(batch, _SMALL_BYTES, _LIGHT_HEADERS)
+    except TooLargeUnpacked:
+        return None
 
 
 def _is_light(header: BatchHeader) -> bool:

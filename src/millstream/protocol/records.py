@@ -94,14 +94,20 @@ def check_record_count(header: BatchHeader, most: int) -> None:
 
 
 def iter_records(
-    batch: memoryview | bytes | bytearray, limit: int, piece_bytes: int = PIECE_BYTES
+    batch: memoryview | bytes | bytearray,
+    limit: int,
+    piece_bytes: int = PIECE_BYTES,
+    most_headers: int = _UNBOUNDED,
 ) -> Iterator[Record]:
-    """As `decode_records`, with a piece of them in memory at a time; what is wrong is found when it is reached."""
+    """As `decode_records`, with a piece of them in memory at a time; what is wrong is found when it is reached.
+
+    A piece has no more than `most_headers`; one that is a single record may be large.
+    """
     header, pieces = unpack_batch(batch, limit)
     cut = (each[at : at + piece_bytes] for each in pieces for at in range(0, len(each), piece_bytes))
     for count, window in record_windows(header, cut):
         try:
-            yield from _decode(header._replace(record_count=count), window)
+            yield from _decode(header._replace(record_count=count), window, most_headers)
         except IndexError:
             raise InvalidRecordsError("a record ends before its fields do") from None
         except VarintError as error:

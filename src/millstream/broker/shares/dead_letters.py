@@ -6,12 +6,14 @@ one that is too large for its topic is written without its record, and says so.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
 from millstream.broker.shares.led_queue import LedQueue, QueueState
 from millstream.broker.shares.log_view import ReadBatch
 from millstream.broker.shares.policies import Rules
+from millstream.broker.shares.turns import Apart
 from millstream.coordinator.shares.queue_values import DeadLetter
 from millstream.doors.caller import Caller
 from millstream.doors.messages import Message, Messages, size_of
@@ -21,7 +23,7 @@ from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.queue_call import DEAD_LETTER_PREFIX as PREFIX
 from millstream.protocol.queue_call import RECORD_MISSING
-from millstream.protocol.records import Record
+from millstream.protocol.records import InvalidRecordsError, Record
 
 _log = get_logger("millstream.queues")
 
@@ -39,8 +41,13 @@ class DeadLetterWriter:
         messages: Messages,
         partitions_of: Callable[[str], int | None],
         rules_of: Callable[[LedQueue], Rules],
+        apart: Apart,
     ) -> None:
-        """`partitions_of` is how many a topic has that takes dead letters; None where there is none."""
+        """`partitions_of` is how many a topic has that takes dead letters; None where there is none.
+
+        `apart` does a job in a thread: to open a batch may take long.
+        """
+        self._apart = apart
         self._messages = messages
         self._partitions_of = partitions_of
         self._rules_of = rules_of
@@ -102,51 +109,51 @@ class DeadLetterWriter:
             )
         if not rules.group.errors_deadletterqueue_copy_record_enable:
             missing = "errors.deadletterqueue.copy.record.enable is false"
-        messages = _messages(queue, letter, missing)
+        messages = await self._of_log(queue, letter, missing)
         if messages:
             await self._messages.send(_WRITER, Place(topic, queue.key.partition % count), messages)
 
-
-def _messages(queue: LedQueue, letter: DeadLetter, missing: str) -> list[Message]:
-    """The letters of those records that the log still has."""
-    found: list[Message] = []
-    size = 0
-    offset = max(letter.first, queue.partition.log.log_start_offset)
-    while offset <= letter.last:
-        if offset >= queue.upper:
-            raise KafkaError(
-                ErrorCode.OFFSET_NOT_AVAILABLE, f"a new leader of {queue.partition.topic} is not that far yet"
-            )
-        read = queue.read_log(offset, _READ_BYTES)
-        if not read:
-            break
-        for each in read:
-            if each.batch.skipped or each.batch.first > letter.last:
-                continue
-            more = _of_batch(queue, letter, each, offset, missing)
-            size += sum(map(size_of, more))
-            if size > _MOST_BYTES and letter.first < letter.last:
+    async def _of_log(self, queue: LedQueue, letter: DeadLetter, missing: str) -> list[Message]:
+        """The letters of those records that the log still has."""
+        found: list[Message] = []
+        size = 0
+        offset = max(letter.first, queue.partition.log.log_start_offset)
+        while offset <= letter.last:
+            if offset >= queue.upper:
                 raise KafkaError(
-                    ErrorCode.MESSAGE_TOO_LARGE, f"more than {_MOST_BYTES} bytes are not sent at once"
+                    ErrorCode.OFFSET_NOT_AVAILABLE,
+                    f"a new leader of {queue.partition.topic} is not that far yet",
                 )
-            found += more
-        offset = read[-1].batch.last + 1
-    return found
+            read = queue.read_log(offset, _READ_BYTES)
+            if not read:
+                break
+            for each in read:
+                if each.batch.skipped or each.batch.first > letter.last:
+                    continue
+                more = await self._apart(partial(_of_batch, queue, letter, each, offset, missing))
+                size += sum(map(size_of, more))
+                if size > _MOST_BYTES and letter.first < letter.last:
+                    raise KafkaError(
+                        ErrorCode.MESSAGE_TOO_LARGE, f"more than {_MOST_BYTES} bytes are not sent at once"
+                    )
+                found += more
+            offset = read[-1].batch.last + 1
+        return found
 
 
 def _of_batch(
     queue: LedQueue, letter: DeadLetter, read: ReadBatch, first: int, missing: str
 ) -> list[Message]:
     """Of the records from `first` on. Of a batch that cannot be opened, letters name the place only."""
-    records = read.records()
-    if records is not None:
+    try:
         return [
             _message(queue, letter, record, missing)
-            for record in records
+            for record in read.records()
             if first <= record.offset <= letter.last
         ]
-    offsets = range(max(first, read.batch.first), min(letter.last, read.batch.last) + 1)
-    return [_message(queue, letter, Record(offset, -1, None, None), UNREADABLE) for offset in offsets]
+    except InvalidRecordsError:
+        offsets = range(max(first, read.batch.first), min(letter.last, read.batch.last) + 1)
+        return [_message(queue, letter, Record(offset, -1, None, None), UNREADABLE) for offset in offsets]
 
 
 def _message(queue: LedQueue, letter: DeadLetter, record: Record, missing: str) -> Message:

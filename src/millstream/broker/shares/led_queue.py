@@ -5,15 +5,19 @@ time with all that was decided meanwhile, and whoever is to hear of a decision a
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import Enum
+from functools import partial
 
 from millstream.broker.partitions.partition import Partition
-from millstream.broker.shares.log_view import SCAN_BYTES, ReadBatch, chosen, scan
+from millstream.broker.shares.log_view import SCAN_BYTES, Looked, ReadBatch, chosen, look, look_apart
 from millstream.broker.shares.queue_reader import QueueReader
 from millstream.broker.shares.queue_store import QueueStore
 from millstream.broker.shares.taken import Taken, Wanted, fair_share, taken_of
-from millstream.coordinator.shares.engine import QueueEngine
+from millstream.broker.shares.turns import Turns
+from millstream.coordinator.shares.engine import MOST_SCANNED, QueueEngine
 from millstream.coordinator.shares.policy import QueuePolicy
 from millstream.coordinator.shares.queue_values import Acquired, DeadLetter, Outcome, Reason, Settlement
 from millstream.coordinator.shares.records import ShareKey
@@ -28,6 +32,8 @@ _ACTIVE_MS = 5_000
 _LOOK_MS = 500
 # So much in which there is nothing for a consumer is read in one turn of the loop: a queue may be full of expired ones.
 _MOST_VAIN_BYTES = 1 << 20
+# So much of a batch may be opened again for one record more that is looked into.
+_WORTH = 100
 
 
 Told = Callable[[KafkaError | None], None]
@@ -51,6 +57,7 @@ class LedQueue:
         settled: Callable[["LedQueue"], None],
         closed: Callable[["LedQueue"], None],
         read_failed: Callable[[Partition, int, KafkaError], None],
+        turns: Turns,
     ) -> None:
         """`dead_letters` is told of what is to be written elsewhere, `settled` of every write that is durable,
         `read_failed` of damage that another replica may repair."""
@@ -80,6 +87,12 @@ class LedQueue:
         self._consumers: dict[str, int] = {}
         self._looked_ms = 0
         self._vain_bytes = 0
+        self._turns = turns
+        # What a thread has found in a large batch, and how much of it was opened where it ended within the batch.
+        self._slices: deque[Looked] = deque()
+        self._opened = 0
+        self._awaits_turn = False
+        self._looking: asyncio.Task[None] | None = None
 
     # -- its life
 
@@ -99,6 +112,8 @@ class LedQueue:
 
     def set_policy(self, policy: QueuePolicy, *, read_committed: bool) -> None:
         if self.state is QueueState.ACTIVE:
+            if policy != self.engine.policy or read_committed is not self.read_committed:
+                self._slices.clear()
             self.engine.policy = policy
             self.read_committed = read_committed
             self.wake()
@@ -124,6 +139,8 @@ class LedQueue:
             self._timer.cancel()
         if self._writer is not None:
             self._writer.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
         waiting, self._writing, self._round = [*self._writing, *self._round], [], []
         for told in waiting:
             told(error)
@@ -296,12 +313,57 @@ class LedQueue:
         self.wake()
 
     def _look_into(self, engine: QueueEngine) -> None:
-        """One piece at a time: a long log that is new to the queue does not hold up the loop."""
-        if engine.wants_scan(self.upper):
-            marks, end = scan(self.read_log(engine.scanned, SCAN_BYTES), engine.scanned, self.upper)
-            engine.observe(marks, end)
-            if engine.wants_scan(self.upper):
-                self._loop.call_soon(self.wake)
+        """A slice in a turn of the loop, of all queues together: neither a long log nor a large batch holds it up."""
+        if self._awaits_turn or not self._wants_look(engine):
+            return
+        if self._turns.is_over or self._look_at_slice(engine):
+            self._awaits_turn = True
+            self._turns.call_next(self._look_on)
+
+    def _wants_look(self, engine: QueueEngine) -> bool:
+        if not engine.wants_scan(self.upper):
+            return False
+        # What lies before in the batch is opened again: not for each message that is settled.
+        return bool(self._slices) or engine.room_to_scan >= min(self._opened // _WORTH, MOST_SCANNED // 4)
+
+    def _look_at_slice(self, engine: QueueEngine) -> bool:
+        """Whether to go on in another turn."""
+        if self._slices:
+            looked: Looked | ReadBatch = self._slices.popleft()
+        else:
+            looked = look(self.read_log(engine.scanned, SCAN_BYTES), engine.scanned, self.upper)
+            self._opened = 0
+        if isinstance(looked, Looked):
+            engine.observe(looked.marks, looked.upto)
+            self._turns.use(looked.elements)
+            return self._wants_look(engine)
+        self._awaits_turn = True
+        self._looking = self._loop.create_task(self._look_apart(looked, engine), name=self._name)
+        return False
+
+    def _look_on(self) -> None:
+        self._awaits_turn = False
+        if self.state is not QueueState.ACTIVE:
+            return
+        with suppress(KafkaError):
+            # Whoever waits meets the error too.
+            self._look_into(self.engine)
+        self._decided()
+        self.wake()
+
+    async def _look_apart(self, batch: ReadBatch, engine: QueueEngine) -> None:
+        policy, upper = engine.policy, self.upper
+        job = partial(look_apart, batch, engine.scanned, upper, engine.room_to_scan)
+        try:
+            slices = await self._turns.apart(job)
+        except Exception as error:  # noqa: BLE001 - consumers would wait for ever
+            self._looking = None
+            self._failed(error)
+            return
+        if engine.policy == policy and upper <= self.upper:
+            self._slices.extend(slices)
+            self._opened = slices[-1].upto - batch.batch.first if slices[-1].upto <= batch.batch.last else 0
+        self._look_on()
 
     # -- waiting for something to come
 
@@ -325,7 +387,9 @@ class LedQueue:
 
     def _may_have_some(self) -> bool:
         engine, upper = self.engine, self.upper
-        return engine.wants_scan(upper) or engine.next_available(upper, self._time.now_ms()) is not None
+        if self._wants_look(engine) and not self._awaits_turn:
+            return True
+        return engine.next_available(upper, self._time.now_ms()) is not None
 
     def wake(self) -> None:
         """Those who wait, in their order, as long as there is something left: the others need not know."""

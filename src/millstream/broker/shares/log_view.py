@@ -1,13 +1,13 @@
 """What a queue sees of its partition's log: batches, and what single records say of themselves."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from millstream.broker.partitions.partition import Partition
 from millstream.coordinator.shares.ledger import HIGHEST_PRIORITY
 from millstream.coordinator.shares.queue_values import Acquired, LogBatch, Mark
-from millstream.doors.partitions import open_batch
+from millstream.doors.partitions import iter_batch, open_small_batch
 from millstream.protocol.record_batch import CONTROL_BIT, read_header
 from millstream.protocol.records import InvalidRecordsError, Record
 
@@ -18,6 +18,10 @@ PRIORITY, DELAY, DELIVER_AT, TTL = (
     "millstream.ttl.ms",
 )
 SCAN_BYTES = 256 << 10
+# What is looked into before others have their turn: records, and headers of theirs.
+SLICE_ELEMENTS = 2_000
+# Opening a batch is as much work, and so is unpacking one that has no records; or so many bytes of a record.
+_OF_A_BATCH, _OF_NO_RECORDS, _BYTES_OF_ONE = 3, 256, 4_096
 
 
 class ReadBatch(msgspec.Struct, frozen=True):
@@ -26,12 +30,23 @@ class ReadBatch(msgspec.Struct, frozen=True):
     batch: LogBatch
     data: memoryview
 
-    def records(self) -> list[Record] | None:
-        """None where they cannot be read, or are too much of something: their producer has sent the batch like that."""
-        try:
-            return open_batch(read_header(self.data), self.data)
-        except InvalidRecordsError:
-            return None
+    def records(self) -> Iterator[Record]:
+        """For a thread. InvalidRecordsError where they cannot be read, or are too much of something: their producer
+        has sent the batch like that.
+        """
+        return iter_batch(read_header(self.data), self.data)
+
+    def few_records(self) -> list[Record] | None:
+        """As `records`, for the event loop: None where that would take long."""
+        return open_small_batch(read_header(self.data), self.data)
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """What records say of themselves before `upto`, and how much work that is."""
+
+    marks: list[Mark]
+    upto: int
+    elements: int
 
 
 def read_batches(partition: Partition, offset: int, max_bytes: int, upper: int) -> list[ReadBatch]:
@@ -52,20 +67,63 @@ def read_batches(partition: Partition, offset: int, max_bytes: int, upper: int) 
     return found
 
 
-def scan(batches: Iterable[ReadBatch], offset: int, upper: int) -> tuple[list[Mark], int]:
-    """What the records of the batches say of themselves, from `offset` on, and where to go on."""
+def look(batches: Sequence[ReadBatch], offset: int, upper: int) -> Looked | ReadBatch:
+    """What the records of the batches say of themselves, from `offset` on, as far as there is time for it. A batch that
+    comes first and takes long is returned itself: a few bytes that a client has packed may be half a million records.
+    """
     marks: list[Mark] = []
-    end = upper
+    elements = 0
+    upto = upper if not batches else offset
     for read in batches:
-        end = read.batch.last + 1
-        if read.batch.skipped:
-            continue
-        records = read.records()
-        if records is None:
-            marks.append(Mark(max(read.batch.first, offset), last=min(read.batch.last, upper - 1)))
-        else:
-            marks += [_mark(record) for record in records if offset <= record.offset < upper]
-    return marks, min(end, upper)
+        last = min(read.batch.last, upper - 1)
+        if not read.batch.skipped:
+            try:
+                records = read.few_records()
+            except InvalidRecordsError:
+                marks.append(_unknown(read, upto, last))
+                elements += _OF_NO_RECORDS
+            else:
+                if records is None:
+                    return Looked(marks, upto, elements) if elements else read
+                marks += [_mark(record) for record in records if upto <= record.offset <= last]
+                elements += sum(map(_work, records))
+        upto = max(upto, last + 1)
+        elements += _OF_A_BATCH
+        if elements >= SLICE_ELEMENTS:
+            break
+    return Looked(marks, upto, elements)
+
+
+def look_apart(read: ReadBatch, offset: int, upper: int, most: int) -> list[Looked]:
+    """The same of one batch that takes long, in a thread: in slices, with so many records in all, or a few more."""
+    slices: list[Looked] = []
+    marks: list[Mark] = []
+    last, upto = min(read.batch.last, upper - 1), offset
+    try:
+        for record in read.records():
+            if not upto <= record.offset <= last:
+                continue
+            marks.append(_mark(record))
+            upto = record.offset + 1
+            if len(marks) == SLICE_ELEMENTS:
+                slices.append(Looked(marks, upto, len(marks)))
+                marks = []
+                if len(slices) * SLICE_ELEMENTS >= most:
+                    return slices
+    except InvalidRecordsError:
+        marks.append(_unknown(read, upto, last))
+    return [*slices, Looked(marks, last + 1, len(marks))]
+
+
+def _work(record: Record) -> int:
+    size = len(record.key or b"") + len(record.value or b"")
+    size += sum(len(value or b"") for _, value in record.headers)
+    return 1 + len(record.headers) + size // _BYTES_OF_ONE
+
+
+def _unknown(read: ReadBatch, offset: int, last: int) -> Mark:
+    """It cannot be opened, or not from there on."""
+    return Mark(max(read.batch.first, offset), last=last)
 
 
 def chosen(read: Sequence[ReadBatch], ranges: Sequence[Acquired]) -> list[memoryview]:

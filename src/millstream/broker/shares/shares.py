@@ -16,6 +16,7 @@ from millstream.broker.shares.partition_limits import PartitionLimits
 from millstream.broker.shares.policies import Rules, named_groups, rules_of
 from millstream.broker.shares.queue_store import QueueStore
 from millstream.broker.shares.topic_users import TopicUsers
+from millstream.broker.shares.turns import Turns
 from millstream.cluster.metadata.configs import AlterConfigs, ConfigAlteration, ConfigChange, ConfigOperation
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.image import MetadataImage, TopicImage
@@ -68,7 +69,8 @@ class Shares:
         self._queues: dict[ShareKey, LedQueue] = {}
         self._loading: dict[ShareKey, asyncio.Task[None]] = {}
         self._opening: set[ShareKey] = set()
-        self._letters = DeadLetterWriter(messages, self._dead_letter_partitions, self.rules)
+        self._turns = Turns(loop.call_soon, long_work.apart)
+        self._letters = DeadLetterWriter(messages, self._dead_letter_partitions, self.rules, long_work.apart)
         self._users = TopicUsers(coordinators, self._name_groups, spawn)
         self._limits = PartitionLimits(
             spawn, delete_before, lambda each: self._users.are_named(each.topic_id)
@@ -165,6 +167,7 @@ class Shares:
             self._limits.settled,
             self._forget,
             self._read_failed,
+            self._turns,
         )
 
     async def _load(self, queue: LedQueue, from_earliest: bool) -> None:

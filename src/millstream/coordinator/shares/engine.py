@@ -145,7 +145,12 @@ class QueueEngine:
 
     def wants_scan(self, log_end: int) -> bool:
         """Whether records from `scanned` on are to be read and told by `observe`."""
-        return self._policy.scans and self._scanned < log_end and self._unsettled_scanned < self._most_scanned
+        return self._policy.scans and self._scanned < log_end and self.room_to_scan > 0
+
+    @property
+    def room_to_scan(self) -> int:
+        """So many records more may be looked into."""
+        return self._most_scanned - self._unsettled_scanned
 
     @property
     def _unsettled_scanned(self) -> int:
@@ -157,6 +162,9 @@ class QueueEngine:
         self._ledger.extend(upto)
         self._scanned = max(self._scanned, upto)
         for mark in marks:
+            if mark.offset < position:
+                # Known, or its producer has given an offset twice.
+                continue
             self._pass_over(position, mark.offset - 1)
             position = max(mark.offset, mark.last) + 1
             if mark.last < 0:
@@ -466,6 +474,8 @@ class QueueEngine:
 
     def _pass_over(self, first: int, last: int) -> None:
         """What is available here is over: there is no record, or it was dropped."""
+        if first > last:
+            return
         for low, high, _ in self._ledger.available(first, last):
             self._finish(low, high, ARCHIVED)
 

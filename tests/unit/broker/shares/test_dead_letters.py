@@ -57,7 +57,7 @@ def writer_with(send: Callable[..., Any]) -> DeadLetterWriter:
     group = SimpleNamespace(dead_letter_topic="letters", errors_deadletterqueue_copy_record_enable=True)
     messages: Any = SimpleNamespace(send=send)
     rules: Any = SimpleNamespace(group=group)
-    return DeadLetterWriter(messages, lambda _topic: 1, lambda _queue: rules)
+    return DeadLetterWriter(messages, lambda _topic: 1, lambda _queue: rules, asyncio.to_thread)
 
 
 def test_a_letter_that_a_new_leader_cannot_read_yet_waits() -> None:

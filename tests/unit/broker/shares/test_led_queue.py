@@ -1,20 +1,23 @@
 """What is deleted, unreadable or too old under a queue, and what it cannot store."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import cast
 
 import pytest
 
 from millstream.broker.shares.led_queue import QueueState
+from millstream.broker.shares.log_view import SLICE_ELEMENTS
 from millstream.broker.shares.taken import Wanted
 from millstream.coordinator.shares.policy import Order, QueuePolicy
-from millstream.coordinator.shares.queue_values import Outcome, Settlement
+from millstream.coordinator.shares.queue_values import Mark, Outcome, Settlement
 from millstream.doors import partitions
+from millstream.protocol.compression import Compression
 from millstream.protocol.errors import KafkaError
-from millstream.protocol.records import Record, encode_batch
+from millstream.protocol.record_batch import read_header
+from millstream.protocol.records import Record, encode_batch, encode_records, seal_batch
 from millstream.testing.disk import SimulatedDisk
-from support.led_queue import QueueBench, filled
+from support.led_queue import ALL, QueueBench, filled
 from support.logs import NOW_MS, append, append_values, batch_of, flush, unreadable
 
 
@@ -51,9 +54,11 @@ def test_a_batch_that_cannot_be_opened_keeps_no_other_from_its_consumers(policy:
     run(scenario)
 
 
-@pytest.mark.parametrize("bound", ["_OPENED_RECORDS", "_LIGHT_HEADERS"])
+@pytest.mark.parametrize(
+    "bounds", [("_SMALL_RECORDS", "_OPENED_RECORDS"), ("_LIGHT_HEADERS", "_OPENED_HEADERS")]
+)
 def test_a_batch_with_too_much_of_something_is_not_opened(
-    bound: str, monkeypatch: pytest.MonkeyPatch
+    bounds: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Any client may pack millions of records or headers into a few bytes; it is delivered as it is."""
 
@@ -62,10 +67,11 @@ def test_a_batch_with_too_much_of_something_is_not_opened(
         log = filled()
         append(log, encode_batch(records))
         flush(log)
-        return QueueBench(QueuePolicy(order=Order.KEY), log).take()
+        return await QueueBench(QueuePolicy(order=Order.KEY), log).take_some()
 
     assert asyncio.run(scenario()) == [0], "one of a key at a time"
-    monkeypatch.setattr(partitions, bound, 1)
+    for bound in bounds:
+        monkeypatch.setattr(partitions, bound, 1)
     assert asyncio.run(scenario()) == [0, 1]
 
 
@@ -223,5 +229,75 @@ def test_ten_priorities_are_delivered_from_the_highest_on() -> None:
         # The highest is 9; who says nothing has 0.
         effective = [min(each or 0, 9) for each in said]
         assert order == sorted(range(len(said)), key=lambda offset: (-effective[offset], offset))
+
+    run(scenario)
+
+
+def test_a_large_batch_is_looked_into_a_slice_in_a_turn_of_the_loop() -> None:
+    """Half a million records in 400 kB held everybody up for nine seconds."""
+    late = 25_000
+    headers = (("millstream.delay.ms", b"3600000"),)
+
+    async def scenario() -> None:
+        log = filled()
+        records = [
+            Record(each, NOW_MS, None, b"v", headers if each == late else ()) for each in range(30_000)
+        ]
+        append(log, encode_batch(records, codec=Compression.ZSTD))
+        flush(log)
+        bench = QueueBench(QueuePolicy(reads_headers=True), log)
+        engine = bench.queue.engine
+        observe = engine.observe
+
+        def observes(marks: Sequence[Mark], upto: int) -> None:
+            assert len(marks) <= SLICE_ELEMENTS
+            observe(marks, upto)
+
+        engine.observe = observes  # type: ignore[method-assign]
+        seen: list[int] = []
+        while len(seen) < len(records) - 1:
+            taken = await bench.take_some()
+            assert all(offset < engine.scanned for offset in taken)
+            seen += taken
+            if taken:
+                bench.queue.settle("m", [Settlement(taken[0], taken[-1], Outcome.ACCEPT)])
+        assert seen == [each for each in range(30_000) if each != late]
+
+    run(scenario)
+
+
+def test_queues_of_many_groups_look_into_a_slice_in_a_turn_together() -> None:
+    async def scenario() -> None:
+        log = filled()
+        values = [b"v"] * (2 * SLICE_ELEMENTS)
+        append_values(log, *values)
+        flush(log)
+        bench = QueueBench(QueuePolicy(reads_headers=True), log)
+        others = [bench.another() for _ in range(10)]
+        for each in others:
+            each.acquire("m", ALL)
+        assert sum(each.engine.scanned for each in others) <= SLICE_ELEMENTS
+        for _ in range(30):
+            await asyncio.sleep(0)
+        assert all(each.engine.scanned == len(values) for each in others)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("order", [Order.KEY, Order.STRICT])
+def test_an_offset_that_its_producer_has_given_twice_does_not_stop_the_queue(order: Order) -> None:
+    """It stood behind itself, and all behind it waited for ever."""
+
+    async def scenario() -> None:
+        twice = [Record(each, NOW_MS, b"k", b"v") for each in (0, 0, 2)]
+        whole = encode_batch([Record(each, NOW_MS, b"k", b"v") for each in range(3)])
+        log = filled()
+        append(log, seal_batch(read_header(memoryview(whole)), encode_records(twice, 0, NOW_MS)))
+        flush(log)
+        bench = QueueBench(QueuePolicy(order=order), log)
+        for offset in (0, 2):
+            assert bench.take() == [offset]
+            bench.queue.settle("m", [Settlement(offset, offset, Outcome.ACCEPT)])
+        assert bench.queue.engine.start == 3
 
     run(scenario)
