@@ -1,13 +1,17 @@
 """Dead letters: what a queue gives up goes to a topic of its own, and leaves the queue when it is durable there.
 
-Headers as in Apache Kafka 4.4. Unlike there, a letter that cannot be written is kept and tried again for ever; only
-one that is too large for its topic is written without its record, and says so.
+Headers as in Apache Kafka 4.4. Unlike there, a letter that cannot be written is kept and tried again for ever. One
+that is too large for its topic is written without its record, and says so. One that is refused for itself is tried
+beside the others: they do not wait for it.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 
+import msgspec
 from msgspec.structs import replace
 
 from millstream.broker.shares.led_queue import LedQueue, QueueState
@@ -32,7 +36,79 @@ _READ_BYTES = 1 << 20
 # So much is in memory of one queue's letters, or one record that is larger.
 _MOST_BYTES = 8 << 20
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
+_LONGEST_REFUSED_S = 60.0
+_MOST_REASONS = 10_000
+_MOST_TOLD = 1_000
+_NO_REASON = "too many letters waited to keep the reason"
+# What is left of each header of a letter that must be short.
+_BRIEF_BYTES = 40
+_NAMED_WHOLE = frozenset((PREFIX + "topic", PREFIX + "partition", PREFIX + "offset"))
+_TOO_LARGE = frozenset((ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE))
+# What may be for one of the letters, and not for others.
+_OF_ONE = _TOO_LARGE | {ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP, ErrorCode.CORRUPT_MESSAGE}
 _WRITER = Caller(client_id="millstream-dead-letters")
+
+
+class _Form(msgspec.Struct, frozen=True):
+    """How a letter is written: `missing` says why its record is not in it, if it is not. A brief one says little."""
+
+    missing: str = ""
+    is_brief: bool = False
+
+    def shorter(self, error: Exception) -> "_Form | None":
+        if not self.missing:
+            return _Form(str(error))
+        return None if self.is_brief else _Form(self.missing, is_brief=True)
+
+
+class _Waiting:
+    """Letters of one queue that are still to be written."""
+
+    def __init__(self) -> None:
+        self.letters: deque[DeadLetter] = deque()
+        self.refused: deque[DeadLetter] = deque()
+        self.news = asyncio.Event()
+        self._told: set[tuple[str, int]] = set()
+
+    def add(self, letters: Iterable[DeadLetter]) -> None:
+        for letter in letters:
+            _put(self.letters, letter)
+        self.news.set()
+
+    def refuse(self, letter: DeadLetter) -> None:
+        _put(self.refused, letter)
+
+    def next_refused(self) -> DeadLetter:
+        """A few of them: there may be very many."""
+        letter = self.refused.popleft()
+        last = min(letter.last, letter.first + _AT_ONCE - 1)
+        if last < letter.last:
+            self.refused.append(replace(letter, first=last + 1))
+        return replace(letter, last=last)
+
+    def tell(self, event: str, queue: LedQueue, letter: DeadLetter, error: Exception) -> None:
+        """Once of each letter, however often it is tried."""
+        if (event, letter.first) in self._told or len(self._told) >= _MOST_TOLD:
+            return
+        self._told.add((event, letter.first))
+        trace = {} if isinstance(error, KafkaError) else {"exc_info": error}
+        _log.warning(event, **_said_of(queue, letter, error), **trace)
+
+
+def _put(letters: deque[DeadLetter], letter: DeadLetter) -> None:
+    """Neighbours as one, and of very many no reasons: a topic may be away for long."""
+    if len(letters) >= _MOST_REASONS:
+        letter = replace(letter, reason=_NO_REASON)
+    last = letters[-1] if letters else None
+    if last is not None and replace(last, first=last.last + 1, last=letter.last) == letter:
+        letters[-1] = replace(last, last=letter.last)
+    else:
+        letters.append(letter)
+
+
+def _said_of(queue: LedQueue, letter: DeadLetter, error: Exception) -> dict[str, str | int]:
+    why = error.message if isinstance(error, KafkaError) else repr(error)
+    return {"queue": str(queue.key), "first": letter.first, "last": letter.last, "error": why}
 
 
 class DeadLetterWriter:
@@ -48,56 +124,87 @@ class DeadLetterWriter:
         `apart` does a job in a thread: to open a batch may take long.
         """
         self._apart = apart
+        self._waiting: dict[LedQueue, _Waiting] = {}
         self._messages = messages
         self._partitions_of = partitions_of
         self._rules_of = rules_of
 
-    async def write_all(self, queue: LedQueue, letters: Sequence[DeadLetter]) -> None:
-        for letter in letters:
-            first = letter.first
-            while first <= letter.last and queue.state is QueueState.ACTIVE:
-                part = DeadLetter(first, min(letter.last, first + _AT_ONCE - 1), letter.count, letter.reason)
-                await self._write(queue, part)
-                first = part.last + 1
+    def add(self, queue: LedQueue, letters: Sequence[DeadLetter]) -> bool:
+        """Whether `write_all` is to be called; otherwise it is under way, and writes these too."""
+        is_new = queue not in self._waiting
+        self._waiting.setdefault(queue, _Waiting()).add(letters)
+        return is_new
 
-    async def _write(self, queue: LedQueue, letter: DeadLetter) -> None:
-        pause = _FIRST_PAUSE_S
-        too_large = ""
+    async def write_all(self, queue: LedQueue) -> None:
+        """Until none is left: one after the other, and a few of those that were refused after each pause."""
+        waiting, pause = self._waiting[queue], _FIRST_PAUSE_S
+        try:
+            while True:
+                await self._write_new(queue, waiting)
+                if not waiting.refused or queue.state is not QueueState.ACTIVE:
+                    return
+                await self._pause(queue, waiting, pause)
+                is_written = await self._write_parts(queue, waiting.next_refused(), waiting)
+                pause = _FIRST_PAUSE_S if is_written else min(2 * pause, _LONGEST_REFUSED_S)
+        finally:
+            del self._waiting[queue]
+
+    async def _write_new(self, queue: LedQueue, waiting: _Waiting) -> None:
+        while waiting.letters and queue.state is QueueState.ACTIVE:
+            await self._write_parts(queue, waiting.letters.popleft(), waiting)
+
+    async def _pause(self, queue: LedQueue, waiting: _Waiting, seconds: float) -> None:
+        """New letters are written meanwhile."""
+        now_s = asyncio.get_running_loop().time
+        until_s = now_s() + seconds
+        while queue.state is QueueState.ACTIVE and (left_s := until_s - now_s()) > 0:
+            waiting.news.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(waiting.news.wait(), left_s)
+            await self._write_new(queue, waiting)
+
+    async def _write_parts(self, queue: LedQueue, letter: DeadLetter, waiting: _Waiting) -> bool:
+        """Whether all of it was written; what was refused is noted."""
+        first, is_written = letter.first, True
+        while first <= letter.last and queue.state is QueueState.ACTIVE:
+            part = DeadLetter(first, min(letter.last, first + _AT_ONCE - 1), letter.count, letter.reason)
+            is_written &= await self._write(queue, part, waiting)
+            first = part.last + 1
+        return is_written
+
+    async def _write(self, queue: LedQueue, letter: DeadLetter, waiting: _Waiting) -> bool:
+        pause, form = _FIRST_PAUSE_S, _Form()
         while queue.is_current:
             try:
-                await self._send(queue, letter, too_large)
-            except KafkaError as error:
-                if error.code is ErrorCode.MESSAGE_TOO_LARGE and letter.first < letter.last:
-                    # Together they do not fit into one batch of the topic.
-                    middle = (letter.first + letter.last) // 2
-                    await self._write(queue, replace(letter, last=middle))
-                    await self._write(queue, replace(letter, first=middle + 1))
-                    return
-                if error.code is ErrorCode.MESSAGE_TOO_LARGE and not too_large:
-                    too_large = error.message
-                    _log.warning(
-                        "dead letter without its record",
-                        queue=str(queue.key),
-                        offset=letter.first,
-                        error=error.message,
-                    )
+                await self._send(queue, letter, form)
+            except Exception as error:  # noqa: BLE001 - a fault of ours must not keep the others here
+                code = error.code if isinstance(error, KafkaError) else None
+                if code in _OF_ONE and letter.first < letter.last:
+                    return await self._write_halves(queue, letter, waiting)
+                if code in _TOO_LARGE and (shorter := form.shorter(error)) is not None:
+                    waiting.tell("dead letter without its record", queue, letter, error)
+                    form = shorter
                     continue
-                _log.warning(
-                    "dead letters wait",
-                    queue=str(queue.key),
-                    first=letter.first,
-                    last=letter.last,
-                    error=error.message,
-                )
+                if code is None or code in _OF_ONE:
+                    waiting.tell("dead letter refused", queue, letter, error)
+                    waiting.refuse(letter)
+                    return False
+                _log.warning("dead letters wait", **_said_of(queue, letter, error))
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
             else:
                 queue.dead_letter_written(letter)
-                return
+                return True
+        return False
 
-    async def _send(self, queue: LedQueue, letter: DeadLetter, missing: str) -> None:
-        """`missing` says why the record is not to be in its letter; empty where it is."""
-        rules = self._rules_of(queue)
+    async def _write_halves(self, queue: LedQueue, letter: DeadLetter, waiting: _Waiting) -> bool:
+        """They do not fit into one batch of the topic, or one of them is not taken."""
+        middle = (letter.first + letter.last) // 2
+        first = await self._write(queue, replace(letter, last=middle), waiting)
+        return await self._write(queue, replace(letter, first=middle + 1), waiting) and first
+
+    async def _send(self, queue: LedQueue, letter: DeadLetter, form: _Form) -> None:
+        rules, missing = self._rules_of(queue), form.missing
         topic = rules.group.dead_letter_topic
         if topic is None:
             return
@@ -110,6 +217,8 @@ class DeadLetterWriter:
         if not rules.group.errors_deadletterqueue_copy_record_enable:
             missing = "errors.deadletterqueue.copy.record.enable is false"
         messages = await self._of_log(queue, letter, missing)
+        if form.is_brief:
+            messages = [_brief(each) for each in messages]
         if messages:
             await self._messages.send(_WRITER, Place(topic, queue.key.partition % count), messages)
 
@@ -124,7 +233,11 @@ class DeadLetterWriter:
                     ErrorCode.OFFSET_NOT_AVAILABLE,
                     f"a new leader of {queue.partition.topic} is not that far yet",
                 )
-            read = queue.read_log(offset, _READ_BYTES)
+            try:
+                read = queue.read_log(offset, _READ_BYTES)
+            except KafkaError as error:
+                # It may be repaired. Others need not wait for that.
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, error.message) from error
             if not read:
                 break
             for each in read:
@@ -139,6 +252,15 @@ class DeadLetterWriter:
                 found += more
             offset = read[-1].batch.last + 1
         return found
+
+
+def _brief(letter: Message) -> Message:
+    """Where its record is; of reasons and of the group's name no more than their beginnings."""
+    headers = tuple(
+        (name, value if name in _NAMED_WHOLE or value is None else value[:_BRIEF_BYTES])
+        for name, value in letter.headers
+    )
+    return replace(letter, headers=headers)
 
 
 def _of_batch(

@@ -343,7 +343,8 @@ class Shares:
     # -- dead letters
 
     def _write_letters(self, queue: LedQueue, letters: Sequence[DeadLetter]) -> None:
-        self._spawn(self._letters.write_all(queue, letters), "dead letters")
+        if self._letters.add(queue, letters):
+            self._spawn(self._letters.write_all(queue), "dead letters")
 
     def _dead_letter_partitions(self, topic: str) -> int | None:
         image = self._metadata.image.topic(topic)

@@ -1,7 +1,7 @@
 """What a queue gives up is in the topic of dead letters before it leaves the queue."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -60,13 +60,18 @@ def writer_with(send: Callable[..., Any]) -> DeadLetterWriter:
     return DeadLetterWriter(messages, lambda _topic: 1, lambda _queue: rules, asyncio.to_thread)
 
 
+async def write(writer: DeadLetterWriter, queue: Any, letters: Sequence[DeadLetter]) -> None:
+    assert writer.add(queue, letters)
+    await writer.write_all(queue)
+
+
 def test_a_letter_that_a_new_leader_cannot_read_yet_waits() -> None:
     sent: list[str] = []
     writer = writer_to(sent)
     queue: Any = Queue(sent)
 
     async def is_heard_of_meanwhile() -> None:
-        writing = asyncio.create_task(writer.write_all(queue, [REJECTED]))
+        writing = asyncio.create_task(write(writer, queue, [REJECTED]))
         await asyncio.sleep(0)
         queue.upper = 1
         await writing
@@ -78,7 +83,7 @@ def test_a_letter_that_a_new_leader_cannot_read_yet_waits() -> None:
 def test_the_letter_of_a_record_that_nobody_can_read_says_where_it_is() -> None:
     sent: list[str] = []
     queue: Any = Queue(sent, upper=1, sent_as=unreadable)
-    asyncio.run(asyncio.wait_for(writer_to(sent).write_all(queue, [REJECTED]), 30))
+    asyncio.run(asyncio.wait_for(write(writer_to(sent), queue, [REJECTED]), 30))
     assert queue.written == [["letters-0 None"]]
 
 
@@ -110,7 +115,7 @@ def test_no_more_letters_are_in_memory_than_a_few_megabytes(monkeypatch: pytest.
 
 
 def letters_of(
-    values: list[bytes], *, takes: int = 1 << 30, together: list[int] | None = None
+    values: list[bytes], *, takes: int = 1 << 30, together: list[int] | None = None, reason: str = ""
 ) -> list[Message]:
     """All messages are rejected, and their letters written to a topic that takes batches of this size."""
     sent: list[Message] = []
@@ -123,15 +128,124 @@ def letters_of(
         if together is not None:
             together.append(size)
 
+    run_rejected(values, send, reason=reason)
+    return sent
+
+
+def test_a_letter_that_is_too_large_without_its_record_says_less() -> None:
+    reason = "because " * 100
+    [large] = letters_of([b"x" * 2_000], takes=1_200, reason=reason)
+    said = dict(large.headers)
+    assert said["__dlq.errors.topic"] == b"t"
+    assert said["__dlq.errors.message"] == reason[:40].encode()
+    assert said[RECORD_MISSING] == b"max.message.bytes is 1200"
+
+
+def test_a_letter_that_is_refused_for_itself_waits_and_those_behind_it_do_not() -> None:
+    """All letters of the queue waited behind one that no form of it was small enough for."""
+    sent: list[bytes | None] = []
+    others_are_sent = asyncio.Event()
+
+    async def send(_caller: Any, _place: Any, messages: Sequence[Message]) -> None:
+        for each in messages:
+            if dict(each.headers)["__dlq.errors.offset"] == b"1" and not others_are_sent.is_set():
+                raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, "max.message.bytes is 1")
+        sent.extend(each.value for each in messages)
+        if {b"0", b"2", b"3"} <= set(sent):
+            others_are_sent.set()
+
+    run_rejected([b"0", b"1", b"2", b"3"], send)
+    assert sent == [b"0", b"2", b"3", b"1"]
+
+
+def test_letters_of_a_record_that_cannot_be_read_keep_no_others() -> None:
+    """It may be repaired by another replica, or never."""
+    sent: list[bytes | None] = []
+
+    async def send(_caller: Any, _place: Any, messages: Sequence[Message]) -> None:
+        sent.extend(each.value for each in messages)
+
+    def rot(bench: QueueBench) -> None:
+        read = bench.queue.read_log
+
+        def read_log(offset: int, max_bytes: int) -> list[ReadBatch]:
+            if offset <= 1 and not {b"2", b"3"} <= set(sent):
+                if offset == 1:
+                    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "damaged")
+                return [each for each in read(0, max_bytes) if each.batch.last == 0]
+            return read(offset, max_bytes)
+
+        bench.queue.read_log = read_log  # type: ignore[method-assign]
+
+    run_rejected([b"0", b"1", b"2", b"3"], send, rot)
+    assert sent == [b"0", b"2", b"3", b"1"]
+
+
+def test_a_fault_of_ours_is_tried_again_and_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """The letters stayed until the queue was loaded again."""
+    sent: list[bytes | None] = []
+    faults = 3
+
+    async def send(_caller: Any, _place: Any, messages: Sequence[Message]) -> None:
+        nonlocal faults
+        if faults:
+            faults -= 1
+            raise RuntimeError("a fault of ours")
+        sent.extend(each.value for each in messages)
+
+    run_rejected([b"0", b"1"], send)
+    assert sent == [b"0", b"1"]
+    assert capsys.readouterr().err.count('"dead letter refused"') == 1
+
+
+def test_letters_that_come_while_others_wait_are_written_by_the_same_task() -> None:
+    """Each write of the queue began another task, that tried for as long as the topic was away."""
+    is_away = True
+    sent: list[bytes | None] = []
+
+    async def send(_caller: Any, _place: Any, messages: Sequence[Message]) -> None:
+        if is_away:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leader is away")
+        sent.extend(each.value for each in messages)
+
     async def scenario() -> None:
-        bench = QueueBench(QueuePolicy(dead_letters=True), filled(*([value] for value in values)))
-        last = len(values) - 1
-        assert bench.take() == list(range(len(values)))
-        bench.queue.settle("m", [Settlement(0, last, Outcome.REJECT)])
-        await bench.queue.stored()
-        await writer_with(send).write_all(bench.queue, bench.letters)
+        nonlocal is_away
+        bench = await rejected([b"0", b"1", b"2"])
+        writer = writer_with(send)
+        assert writer.add(bench.queue, [DeadLetter(0, 0, 1, "rejected")])
+        writing = asyncio.create_task(writer.write_all(bench.queue))
+        await asyncio.sleep(0)
+        assert not writer.add(bench.queue, [DeadLetter(1, 1, 1, "rejected")])
+        assert not writer.add(bench.queue, [DeadLetter(2, 2, 1, "rejected")])
+        is_away = False
+        await writing
+        assert sent == [b"0", b"1", b"2"]
+        assert writer.add(bench.queue, [DeadLetter(0, 0, 1, "rejected")])
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def run_rejected(
+    values: list[bytes],
+    send: Callable[..., Any],
+    prepare: Callable[[QueueBench], None] = lambda _: None,
+    reason: str = "",
+) -> None:
+    async def scenario() -> None:
+        bench = await rejected(values, reason)
+        prepare(bench)
+        await write(writer_with(send), bench.queue, bench.letters)
         await bench.queue.stored()
         assert bench.queue.engine.start == len(values)
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
-    return sent
+
+
+async def rejected(values: list[bytes], reason: str = "") -> QueueBench:
+    """A queue whose messages are all on their way to be dead letters."""
+    bench = QueueBench(QueuePolicy(dead_letters=True), filled(*([value] for value in values)))
+    last = len(values) - 1
+    assert bench.take() == list(range(len(values)))
+    bench.queue.settle("m", [Settlement(0, last, Outcome.REJECT, reason=reason)])
+    await bench.queue.stored()
+    return bench
