@@ -315,12 +315,13 @@ def test_ids_that_are_nobodys_or_anothers_are_refused(gateway: httpx.Client, top
     send(gateway, topic, 2, partition=0)
     first, second = poll_for(gateway, topic, "g", 2, partition=0)
     bare = ":".join(first["id"].split(":")[:3])
-    member, stream = first["id"].split(":")[3:]
+    member, stream, incarnation = first["id"].split(":")[3:]
     wrong: list[tuple[str, str]] = [
         ("other", first["id"]),
         ("g", bare),
         ("g", f"{bare}:http-0123456789abcdef:1"),
         ("g", f"{topic}:0:999:{member}:{stream}"),
+        ("g", f"{bare}:{member}:{stream}:{int(incarnation, 16) ^ 1:08x}"),
         ("g", f"{topic}:7:0:{member}:{stream}"),
         ("g", f"no-such-topic:0:0:{member}:{stream}"),
         ("g", "nonsense"),

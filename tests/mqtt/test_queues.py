@@ -144,3 +144,22 @@ def test_names_that_no_queue_can_have_are_refused(client, new_topic, name):
     bad.connect(f"bad-{new_topic()}")
     bad.send(Publish(f"$queue/{name}", b"", 1, 1))
     assert bad.expect(Puback).reason >= 0x80
+
+
+def test_what_is_said_of_a_message_settles_none_of_a_queue_that_was_made_again(client, new_topic, node):
+    queue = f"$queue/{(topic := new_topic())}"
+    both = client()
+    both.connect(f"b{queue}")
+    assert consume(both, queue, "g") == (1,)
+    both.publish(queue, b"old", 1)
+    old = both.receive()
+    admin = AdminClient({"bootstrap.servers": node.bootstrap})
+    admin.delete_topics([topic])[topic].result(60)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(60)
+    both.publish(queue, b"new", 1, 51)
+    new = both.receive()
+    while new.payload == b"old":
+        new = both.receive()
+    assert told(new)["offset"] == told(old)["offset"]
+    assert settle(both, queue, old, "$ack", 52) == 0x83
+    assert settle(both, queue, new, "$ack", 53) == 0

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
@@ -62,6 +62,19 @@ class QueueMessage(msgspec.Struct, frozen=True):
     delivery_count: int
     """How often it was delivered, this time included."""
     locked_until_ms: int
+    incarnation: int = 0
+    """Of the topic: one that is deleted and made again has another, and its messages are others."""
+
+
+class _Of(NamedTuple):
+    """What messages are of that are settled together."""
+
+    partition: int
+    incarnation: int
+
+
+def _of(message: QueueMessage) -> _Of:
+    return _Of(message.partition, message.incarnation)
 
 
 class QueueConsumer:
@@ -231,26 +244,29 @@ class QueueConsumer:
                             record.headers,
                             count,
                             place.until_ms,
+                            place.incarnation,
                         )
                     )
         gaps = sorted(counts.keys() - set(unreadable))
         with suppress(ClientError):
             # They come again when their locks end.
-            self._settle_offsets(place.partition, unreadable, _REJECT, reason="its batch cannot be read")
-            self._settle_offsets(place.partition, gaps, _GAP)
+            of = _Of(place.partition, place.incarnation)
+            self._settle_offsets(of, unreadable, _REJECT, reason="its batch cannot be read")
+            self._settle_offsets(of, gaps, _GAP)
         return found
 
     def _settle(
         self, messages: Sequence[QueueMessage], outcome: int, *, delay_ms: int = 0, reason: str = ""
     ) -> None:
         by_partition = itertools.groupby(
-            sorted(messages, key=lambda each: (each.partition, each.offset)), lambda each: each.partition
+            sorted(messages, key=lambda each: (_of(each), each.offset)),
+            _of,
         )
         refused: list[ClientError] = []
-        for partition, some in by_partition:
+        for of, some in by_partition:
             offsets = [each.offset for each in some]
             try:
-                self._settle_offsets(partition, offsets, outcome, delay_ms=delay_ms, reason=reason)
+                self._settle_offsets(of, offsets, outcome, delay_ms=delay_ms, reason=reason)
             except ClientError as error:
                 # Those of other partitions are settled all the same.
                 refused.append(error)
@@ -258,18 +274,19 @@ class QueueConsumer:
             raise refused[0]
 
     def _settle_offsets(
-        self, partition: int, offsets: Sequence[int], outcome: int, *, delay_ms: int = 0, reason: str = ""
+        self, of: _Of, offsets: Sequence[int], outcome: int, *, delay_ms: int = 0, reason: str = ""
     ) -> None:
         if not offsets:
             return
         ranges = tuple(
-            SettledRange(first, last, outcome, delay_ms, reason) for first, last in _ranges(offsets)
+            SettledRange(first, last, outcome, delay_ms, reason, of.incarnation)
+            for first, last in _ranges(offsets)
         )
-        request = SettleMessages(self.group, self.member, self.topic, partition, ranges)
+        request = SettleMessages(self.group, self.member, self.topic, of.partition, ranges)
         settled = ask_any(self._cluster, f"settling messages of {self.topic}", request, SettledAll)
         for each, (code, text) in zip(ranges, settled.outcomes, strict=True):
             if code:
-                raise from_code(f"message {each.first} of {self.topic}-{partition}", code, text)
+                raise from_code(f"message {each.first} of {self.topic}-{of.partition}", code, text)
 
 
 class AsyncQueueConsumer:

@@ -26,10 +26,17 @@ class AcquiredRange(msgspec.Struct, frozen=True):
     """How often these were handed out, this time included."""
 
 
+def incarnation_of(topic_id: bytes) -> int:
+    """What tells a topic from another of its name, made later: short enough for the ids of messages, and never 0."""
+    return int.from_bytes(topic_id[:4], "big") or 1
+
+
 class Delivery(msgspec.Struct, frozen=True):
     record: Record
     delivery_count: int
     locked_until_ms: int
+    incarnation: int = 0
+    """As in `Acquired`."""
 
 
 class Acquired(msgspec.Struct, frozen=True):
@@ -41,6 +48,8 @@ class Acquired(msgspec.Struct, frozen=True):
     """When the messages become available to others, in milliseconds since 1970 by the leader's clock."""
     lock_ms: int
     """The same as a length of time, for who has another clock."""
+    incarnation: int = 0
+    """The topic's, for settlements; 0 where an older node does not say."""
 
     def offsets(self) -> Iterator[int]:
         return chain.from_iterable(range(each.first_offset, each.last_offset + 1) for each in self.ranges)
@@ -48,7 +57,12 @@ class Acquired(msgspec.Struct, frozen=True):
     def undelivered(self) -> tuple["Settlement", ...]:
         """For who has nobody to give it to."""
         return tuple(
-            Settlement(each.first_offset, each.last_offset, SettlementKind.UNDELIVERED)
+            Settlement(
+                each.first_offset,
+                each.last_offset,
+                SettlementKind.UNDELIVERED,
+                incarnation=self.incarnation,
+            )
             for each in self.ranges
         )
 
@@ -65,7 +79,7 @@ class Acquired(msgspec.Struct, frozen=True):
             if current is None:
                 return
             if current.first_offset <= record.offset:
-                yield Delivery(record, current.delivery_count, self.locked_until_ms)
+                yield Delivery(record, current.delivery_count, self.locked_until_ms, self.incarnation)
 
 
 class SettlementKind(enum.IntEnum):
@@ -90,6 +104,8 @@ class Settlement(msgspec.Struct, frozen=True):
     """With RELEASE: not to be delivered again before that."""
     reason: str = ""
     """With REJECT: kept with the dead letter."""
+    incarnation: int = 0
+    """Of the topic that the messages were of: of one that was made again since nothing is settled. 0 does not say."""
 
 
 MAX_REASON = 1_000

@@ -93,7 +93,12 @@ class Acknowledgements:
         self, caller: Caller, group: str, run: Sequence[MessageId], template: Settlement
     ) -> _Outcome:
         """A run is settled as one or not at all, so then each of it by itself."""
-        settlement = msgspec.structs.replace(template, first_offset=run[0].offset, last_offset=run[-1].offset)
+        settlement = msgspec.structs.replace(
+            template,
+            first_offset=run[0].offset,
+            last_offset=run[-1].offset,
+            incarnation=run[0].incarnation,
+        )
         try:
             settled = await self._join(caller, group, run[0], settlement)
         except KafkaError as error:
@@ -189,16 +194,17 @@ def _parsed(text: str, topic: str | None, partition: int | None) -> MessageId | 
     return found
 
 
+def _order(found: MessageId) -> tuple[str, Place, int, int]:
+    return found.member, found.place, found.incarnation, found.offset
+
+
 def _runs(ids: Sequence[MessageId | None]) -> list[list[MessageId]]:
     """Neighbours in a partition together, each once: an acknowledgement of many then costs little more than one."""
     runs: list[list[MessageId]] = []
     wanted = {each for each in ids if each is not None}
-    for each in sorted(wanted, key=lambda found: (found.member, found.place, found.offset)):
+    for each in sorted(wanted, key=_order):
         last = runs[-1][-1] if runs else None
-        follows = last is not None and (last.member, last.place, last.offset + 1) == (
-            each.member, each.place, each.offset,
-        )  # fmt: skip
-        if follows:
+        if last is not None and (*_order(last)[:-1], last.offset + 1) == _order(each):
             runs[-1].append(each)
         else:
             runs.append([each])

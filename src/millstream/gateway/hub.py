@@ -8,6 +8,8 @@ thousand idle streams of a group on a partition are one waiting request.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import NamedTuple
 
 import msgspec
 
@@ -149,6 +151,14 @@ class Taker:
                 hub.wake()
 
 
+class _Owner(NamedTuple):
+    """Who has a message, until when its lock lasts, and which topic of that name it is of."""
+
+    taker: Taker
+    until_s: float
+    incarnation: int
+
+
 class Hub:
     def __init__(
         self, queues: Queues, tail: DecodedTail, caller: Caller, key: HubKey, now_s: Callable[[], float]
@@ -160,8 +170,8 @@ class Hub:
         self._caller = caller
         self._now_s = now_s
         self._takers: dict[Taker, None] = {}
-        self._owners: dict[int, tuple[Taker, float]] = {}
-        """By offset: who has it, and until when its lock lasts; in the order of locking."""
+        self._owners: dict[int, _Owner] = {}
+        """By offset, in the order of locking."""
         self._task: asyncio.Task[None] | None = None
         self._has_room = asyncio.Event()
         self._is_busy = False
@@ -194,12 +204,12 @@ class Hub:
     def settled(self, offset: int) -> None:
         owner = self._owners.pop(offset, None)
         if owner is not None:
-            owner[0].disown(self, offset)
+            owner.taker.disown(self, offset)
 
     def still_has(self, taker: Taker, waiting: Delivered) -> bool:
         """Whether the message that waits for the taker is locked for it; forgets one that is not."""
         owner = self._owners.get(waiting.id.offset)
-        if owner != (taker, waiting.until_s):
+        if owner is None or (owner.taker, owner.until_s) != (taker, waiting.until_s):
             return False
         if waiting.until_s > self._now_s():
             return True
@@ -210,19 +220,23 @@ class Hub:
         """The same client goes on as another taker."""
         owner = self._owners.get(offset)
         if owner is not None:
-            self._owners[offset] = (taker, owner[1])
+            self._owners[offset] = owner._replace(taker=taker)
             taker.own(self, offset)
 
     def keep_locked(self, taker: Taker) -> None:
         """Its messages stay with their client until they are settled or their locks end."""
-        self._owners = {offset: owner for offset, owner in self._owners.items() if owner[0] is not taker}
+        self._owners = {offset: owner for offset, owner in self._owners.items() if owner.taker is not taker}
 
     async def give_back(self, taker: Taker, offsets: Sequence[int], kind: SettlementKind) -> None:
         """To others, what the taker still has of these."""
-        owned = [offset for offset in offsets if (owner := self._owners.get(offset)) and owner[0] is taker]
-        for offset in owned:
-            self.settled(offset)
-        await self._settle_all(owned, kind)
+        owned: dict[int, list[int]] = {}
+        for offset in offsets:
+            owner = self._owners.get(offset)
+            if owner is not None and owner.taker is taker:
+                owned.setdefault(owner.incarnation, []).append(offset)
+                self.settled(offset)
+        for incarnation, some in owned.items():
+            await self._settle_all(some, kind, incarnation)
 
     async def _serve(self) -> None:
         try:
@@ -286,11 +300,14 @@ class Hub:
                 await self._has_room.wait()
         except TimeoutError:
             self._forget_expired()
-            asked = [offset for offset, (taker, _) in self._owners.items() if taker.room <= 0][:MAX_MESSAGES]
-            outcomes = await self._settle([(each, each) for each in asked], SettlementKind.ASK)
-            for offset, outcome in zip(asked, outcomes, strict=False):
+            full = ((offset, each) for offset, each in self._owners.items() if each.taker.room <= 0)
+            asked = [
+                Settlement(offset, offset, SettlementKind.ASK, incarnation=each.incarnation)
+                for offset, each in islice(full, MAX_MESSAGES)
+            ]
+            for each, outcome in zip(asked, await self._settle(asked), strict=False):
                 if outcome.error is not ErrorCode.NONE:
-                    self.settled(offset)
+                    self.settled(each.first_offset)
         return min(look_s * 2, _LOOK_S[1])
 
     async def _distribute(self, acquired: Acquired) -> None:
@@ -298,7 +315,7 @@ class Hub:
             opened = await self._tail.open(acquired.read)
         except asyncio.CancelledError:
             # The last taker has left.
-            await self._settle_all([*acquired.offsets()], SettlementKind.UNDELIVERED)
+            await self._settle_all([*acquired.offsets()], SettlementKind.UNDELIVERED, acquired.incarnation)
             raise
         self._forget_expired()
         unreadable = Unreadable()
@@ -316,41 +333,54 @@ class Hub:
         if locked != len(deliveries):
             there = {each.record.offset for each in deliveries}
             missing = [each for each in acquired.offsets() if each not in there]
-            await self._settle_all([each for each in missing if each in unreadable], SettlementKind.REJECT)
-            await self._settle_all([each for each in missing if each not in unreadable], SettlementKind.GAP)
+            rejected = [each for each in missing if each in unreadable]
+            await self._settle_all(rejected, SettlementKind.REJECT, acquired.incarnation)
+            gaps = [each for each in missing if each not in unreadable]
+            await self._settle_all(gaps, SettlementKind.GAP, acquired.incarnation)
         if at < len(deliveries):
             surplus = [each.record.offset for each in deliveries[at:]]
-            await self._settle_all(surplus, SettlementKind.UNDELIVERED)
+            await self._settle_all(surplus, SettlementKind.UNDELIVERED, acquired.incarnation)
 
     def _give(self, taker: Taker, some: Sequence[Delivery], until_s: float) -> None:
         for each in some:
             # Another has it still where its lock is not known to be over: the topic was made again, say.
             self.settled(each.record.offset)
-            self._owners[each.record.offset] = (taker, until_s)
-        ids = (MessageId(self.place, each.record.offset, self.member, taker.number) for each in some)
+            self._owners[each.record.offset] = _Owner(taker, until_s, each.incarnation)
+        ids = (
+            MessageId(self.place, each.record.offset, self.member, taker.number, each.incarnation)
+            for each in some
+        )
         taker.give([Delivered(self, new, each, until_s) for new, each in zip(ids, some, strict=True)])
 
     def _forget_expired(self) -> None:
         now_s = self._now_s()
         while self._owners:
-            offset, (_, until_s) = next(iter(self._owners.items()))
-            if until_s > now_s:
+            offset, owner = next(iter(self._owners.items()))
+            if owner.until_s > now_s:
                 return
             self.settled(offset)
 
-    async def _settle_all(self, offsets: Sequence[int], kind: SettlementKind) -> None:
+    async def _settle_all(self, offsets: Sequence[int], kind: SettlementKind, incarnation: int) -> None:
         """Neighbours as one; where one of them is not this member's any more, each by itself."""
-        runs = _runs(offsets)
-        outcomes = await self._settle(runs, kind)
-        refused = [run for run, outcome in zip(runs, outcomes, strict=False) if outcome.error]
-        alone = [(each, each) for first, last in refused if first < last for each in range(first, last + 1)]
-        await self._settle(alone, kind)
-
-    async def _settle(self, runs: Sequence[tuple[int, int]], kind: SettlementKind) -> Sequence[Settled]:
-        if not runs:
-            return ()
         reason = UNREADABLE if kind is SettlementKind.REJECT else ""
-        settlements = [Settlement(first, last, kind, reason=reason) for first, last in runs]
+        runs = [
+            Settlement(first, last, kind, reason=reason, incarnation=incarnation)
+            for first, last in _runs(offsets)
+        ]
+        outcomes = await self._settle(runs)
+        refused = [run for run, outcome in zip(runs, outcomes, strict=False) if outcome.error]
+        await self._settle(
+            [
+                msgspec.structs.replace(run, first_offset=each, last_offset=each)
+                for run in refused
+                if run.first_offset < run.last_offset
+                for each in range(run.first_offset, run.last_offset + 1)
+            ]
+        )
+
+    async def _settle(self, settlements: Sequence[Settlement]) -> Sequence[Settled]:
+        if not settlements:
+            return ()
         try:
             return await self._queues.settle(self._caller, self.group, self.member, self.place, settlements)
         except KafkaError as error:

@@ -1,9 +1,9 @@
 """Where a message is, as the id that clients get, and where one goes: to the partition asked for, that of its key, or
 the next in turn.
 
-`telemetry:3:1042` is what /produce answers; `telemetry:3:1042:m-5f2c:17` is what /consume sends, so that any gateway
-can acknowledge it. The fourth part is the member that holds the message, which the queue checks; the fifth is the
-stream, for `Last-Event-ID`.
+`telemetry:3:1042` is what /produce answers; `telemetry:3:1042:m-5f2c:17:0c9e41d2` is what /consume sends, so that any
+gateway can acknowledge it. The fourth part is the member that holds the message, which the queue checks; the fifth is
+the stream, for `Last-Event-ID`. The sixth says which topic of that name it is: one that is made again has others.
 """
 
 import re
@@ -15,7 +15,8 @@ from millstream.doors import Place
 from millstream.protocol.key_hash import partition_of
 
 _ID = re.compile(
-    r"([A-Za-z0-9._-]{1,249}):(\d{1,10}):(\d{1,19})(?::([A-Za-z0-9-]{1,64}):(\d{1,19}))?", re.ASCII
+    r"([A-Za-z0-9._-]{1,249}):(\d{1,10}):(\d{1,19})(?::([A-Za-z0-9-]{1,64}):(\d{1,19})(?::([0-9a-f]{8}))?)?",
+    re.ASCII,
 )
 
 
@@ -28,18 +29,23 @@ class MessageId(msgspec.Struct, frozen=True):
     offset: int
     member: str = ""
     stream: int = 0
+    incarnation: int = 0
 
     def __str__(self) -> str:
         base = f"{self.place.topic}:{self.place.partition}:{self.offset}"
-        return f"{base}:{self.member}:{self.stream}" if self.member else base
+        if not self.member:
+            return base
+        delivered = f"{base}:{self.member}:{self.stream}"
+        return f"{delivered}:{self.incarnation:08x}" if self.incarnation else delivered
 
 
 def parse_id(text: str) -> MessageId:
     found = _ID.fullmatch(text) if len(text) <= 400 else None
     if found is None:
         raise BadId(f"{text[:80]!r} is no id of a message")
-    topic, partition, offset, member, stream = found.groups()
-    return MessageId(Place(topic, int(partition)), int(offset), member or "", int(stream or 0))
+    topic, partition, offset, member, stream, incarnation = found.groups()
+    place = Place(topic, int(partition))
+    return MessageId(place, int(offset), member or "", int(stream or 0), int(incarnation or "0", 16))
 
 
 _MAX_TOPICS = 100_000

@@ -87,4 +87,5 @@ class Redrive:
 
 
 def _outcome(letter: Delivery, kind: SettlementKind, reason: str = "") -> Settlement:
-    return Settlement(letter.record.offset, letter.record.offset, kind, reason=reason)
+    offset = letter.record.offset
+    return Settlement(offset, offset, kind, reason=reason, incarnation=letter.incarnation)

@@ -21,10 +21,21 @@ class Outgoing:
     """`place` and `offset` say where in the log it is, to find it again, if the topic is still that of `topic_id`.
 
     One that was handed out by a shared subscription has the `group` that is told what becomes of it. `until_ms` is when
-    its lock ends, `told` are users' properties, as they are written, that such a delivery has besides the message's.
+    its lock ends, `incarnation` says which topic of that name it is of. `told` are users' properties, as they are
+    written, that such a delivery has besides the message's.
     """
 
-    __slots__ = ("_frames", "group", "message", "offset", "place", "told", "topic_id", "until_ms")
+    __slots__ = (
+        "_frames",
+        "group",
+        "incarnation",
+        "message",
+        "offset",
+        "place",
+        "told",
+        "topic_id",
+        "until_ms",
+    )
 
     def __init__(
         self, message: Message, place: Place, offset: int, told: bytes = b"", topic_id: bytes = b""
@@ -35,6 +46,7 @@ class Outgoing:
         self.told = told
         self.topic_id = topic_id
         self.group: ShareGroup | None = None
+        self.incarnation = 0
         self.until_ms = NEVER
         self._frames: dict[tuple[int, int, bool, tuple[int, ...]], PublishFrame] = {}
 

@@ -139,7 +139,10 @@ async def settle_once(client: "Client", want: WantReceive) -> None:
 async def _settle(
     client: "Client", group: str, place: Place, wanted: Sequence[ToSettle]
 ) -> list[Failure | None]:
-    settlements = [Settlement(each.offset, each.offset, each.kind, reason=each.reason) for each in wanted]
+    settlements = [
+        Settlement(each.offset, each.offset, each.kind, reason=each.reason, incarnation=each.incarnation)
+        for each in wanted
+    ]
     try:
         settled: Sequence[Settled] = await client.shared.doors.queues.settle(
             client.caller, group, member_of(client), place, settlements

@@ -33,7 +33,7 @@ _ENDINGS: Final = tuple(f"/{each}" for each in _SETTLEMENTS)
 _SETTLEMENT_SLASHES: Final = 2
 _POSITIVE: Final = 0x7FFFFFFF
 _LONGEST_KEPT: Final = 256
-_PARTITION_AND_OFFSET: Final = re.compile(r"([0-9]{1,9}):([0-9]{1,18})")
+_PARTITION_AND_OFFSET: Final = re.compile(r"([0-9]{1,9}):([0-9]{1,18})(?::([0-9a-f]{8}))?")
 
 
 class QueueName(NamedTuple):
@@ -49,6 +49,7 @@ class ToSettle(NamedTuple):
     offset: int
     kind: SettlementKind
     reason: str
+    incarnation: int = 0
 
 
 def queue_of(topic: str) -> QueueName | None:
@@ -84,7 +85,10 @@ def settlement_of(topic: str, properties: UserProperties) -> ToSettle | None:
     group = given.get("group-id", "")
     if name != queue.name or place is None or not group:
         raise ValueError("settling needs the user properties message-id and group-id of the delivery")
-    return ToSettle(group, Place(name, int(place[1])), int(place[2]), kind, given.get("reason", ""))
+    incarnation = int(place[3] or "0", 16)
+    return ToSettle(
+        group, Place(name, int(place[1])), int(place[2]), kind, given.get("reason", ""), incarnation
+    )
 
 
 def group_of(queue: QueueName, properties: UserProperties, client_id: str) -> str:
@@ -127,12 +131,13 @@ class Deliveries:
     def _told(self, queued: QueuedRecord, own: str) -> bytes:
         offset = b"%d" % queued.record.offset
         size = len(offset)
+        number = b"%b:%08x" % (offset, queued.incarnation) if queued.incarnation else offset
         return b"".join(
             (
                 _MESSAGE_ID,
-                (len(self._id) + size).to_bytes(2, "big"),
+                (len(self._id) + len(number)).to_bytes(2, "big"),
                 self._id,
-                offset,
+                number,
                 self._same,
                 _OFFSET,
                 size.to_bytes(2, "big"),

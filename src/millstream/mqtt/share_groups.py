@@ -51,6 +51,8 @@ class Member(Protocol):
 
 
 _MakeOutgoing = Callable[[QueuedRecord], Outgoing | None]
+_Alike = tuple[SettlementKind, int]
+"""What is said of messages, and of which topic of that name they are."""
 _Joined = tuple[Member, int, bool, tuple[int, ...]]
 """A member, and of its subscription the QoS, whether it gets the retain flag, and its identifiers."""
 
@@ -96,7 +98,7 @@ class ShareGroup:
         self._members: deque[_Joined] = deque()
         self._waiting: deque[Outgoing] = deque()
         self._held: dict[Outgoing, Member] = {}
-        self._settling: dict[Place, dict[SettlementKind, list[int]]] = {}
+        self._settling: dict[Place, dict[_Alike, list[int]]] = {}
         self._settler: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._room = asyncio.Event()
@@ -160,7 +162,7 @@ class ShareGroup:
         self._tasks = []
         self._running.pop(self, None)
         for outgoing in self._waiting:
-            self._settle(outgoing.place, (outgoing.offset,), SettlementKind.RELEASE)
+            self._settle_one(outgoing, SettlementKind.RELEASE)
         self._waiting.clear()
 
     async def release_all(self) -> None:
@@ -186,9 +188,9 @@ class ShareGroup:
         """The member has answered; `go_on` follows."""
         if self._explicit:
             if kind is SettlementKind.REJECT:
-                self._settle(outgoing.place, (outgoing.offset,), kind)
+                self._settle_one(outgoing, kind)
         elif self._held.pop(outgoing, None) is not None:
-            self._settle(outgoing.place, (outgoing.offset,), kind)
+            self._settle_one(outgoing, kind)
 
     # -- acquiring
 
@@ -204,7 +206,7 @@ class ShareGroup:
                 try:
                     opened = await self._tail.open(acquired.read)
                 except asyncio.CancelledError:
-                    self._settle(place, acquired.offsets(), SettlementKind.RELEASE)
+                    self._settle(acquired, acquired.offsets(), SettlementKind.RELEASE)
                     raise
                 self._take(place, acquired, opened)
             except KafkaError as error:
@@ -238,6 +240,7 @@ class ShareGroup:
                 wanted.add(outgoing.offset)
                 outgoing.group = self
                 outgoing.until_ms = now_ms + acquired.lock_ms
+                outgoing.incarnation = acquired.incarnation
                 if waiting or not hand_out(outgoing, touched, now_ms):
                     waiting.append(outgoing)
         if waiting:
@@ -246,9 +249,9 @@ class ShareGroup:
             member.flush()
         unwanted = [offset for offset in acquired.offsets() if offset not in wanted]
         if rejected := [offset for offset in unwanted if offset in unreadable]:
-            self._settle(place, rejected, SettlementKind.REJECT)
+            self._settle(acquired, rejected, SettlementKind.REJECT)
         if accepted := [offset for offset in unwanted if offset not in unreadable]:
-            self._settle(place, accepted, SettlementKind.ACCEPT)
+            self._settle(acquired, accepted, SettlementKind.ACCEPT)
 
     def _forget_unlocked(self, now_ms: int) -> None:
         """Of these the first were handed out first, and a late answer changes nothing."""
@@ -270,7 +273,7 @@ class ShareGroup:
             if offer is Offer.FULL:
                 continue
             if offer is Offer.DROPPED or not (qos or self._explicit):
-                self._settle(outgoing.place, (outgoing.offset,), SettlementKind.ACCEPT)
+                self._settle_one(outgoing, SettlementKind.ACCEPT)
             elif not self._explicit:
                 self._held[outgoing] = member
             touched[member] = None
@@ -279,8 +282,14 @@ class ShareGroup:
 
     # -- settling
 
-    def _settle(self, place: Place, offsets: Iterable[int], kind: SettlementKind) -> None:
-        self._settling.setdefault(place, {}).setdefault(kind, []).extend(offsets)
+    def _settle(self, acquired: Acquired, offsets: Iterable[int], kind: SettlementKind) -> None:
+        self._note(acquired.read.place, (kind, acquired.incarnation), offsets)
+
+    def _settle_one(self, outgoing: Outgoing, kind: SettlementKind) -> None:
+        self._note(outgoing.place, (kind, outgoing.incarnation), (outgoing.offset,))
+
+    def _note(self, place: Place, alike: _Alike, offsets: Iterable[int]) -> None:
+        self._settling.setdefault(place, {}).setdefault(alike, []).extend(offsets)
         if self._settler is None:
             self._settler = asyncio.get_running_loop().create_task(self._settle_all())
 
@@ -301,18 +310,18 @@ class ShareGroup:
             self._settler = None
 
 
-def _together(some: Mapping[SettlementKind, list[int]]) -> list[Settlement]:
+def _together(some: Mapping[_Alike, list[int]]) -> list[Settlement]:
     """Neighbours that are settled alike are one range: acknowledgements mostly come in the order of the log."""
     ranges: list[Settlement] = []
-    for kind, offsets in some.items():
+    for (kind, incarnation), offsets in some.items():
         offsets.sort()
         first = last = offsets[0]
         for offset in offsets:
             if offset > last + 1:
-                ranges.append(Settlement(first, last, kind))
+                ranges.append(Settlement(first, last, kind, incarnation=incarnation))
                 first = offset
             last = offset
-        ranges.append(Settlement(first, last, kind))
+        ranges.append(Settlement(first, last, kind, incarnation=incarnation))
     return ranges
 
 

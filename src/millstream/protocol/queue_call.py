@@ -37,6 +37,8 @@ class TakenFrom(msgspec.Struct, frozen=True):
     until_ms: int
     lock_ms: int = 15_000
     """How long the locks last, for who has another clock; an older node does not say."""
+    incarnation: int = 0
+    """Of the topic, for settling: another may be made under its name. 0 where an older node does not say."""
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -54,6 +56,7 @@ class SettledRange(msgspec.Struct, frozen=True, array_like=True):
     outcome: int
     delay_ms: int = 0
     reason: str = ""
+    incarnation: int = 0
 
 
 class SettleMessages(msgspec.Struct, frozen=True, tag="settle"):

@@ -18,6 +18,7 @@ from millstream.protocol.queue_call import (
     Released,
     ReleaseMember,
     SettledAll,
+    SettledRange,
     SettleMessages,
     TakeMessages,
     Taken,
@@ -36,6 +37,7 @@ class Broker:
     def __init__(self, *taken: Taken) -> None:
         self.taken = list(taken)
         self.settled: list[tuple[int, int, int]] = []
+        self.ranges: list[SettledRange] = []
         self.refuses: set[int] = set()
         """Partitions where nothing can be settled."""
         self.has_released_all = False
@@ -52,15 +54,16 @@ class Broker:
         assert isinstance(request, SettleMessages)
         if request.partition in self.refuses:
             return SettledAll(tuple((int(ErrorCode.INVALID_RECORD_STATE), "") for _ in request.ranges))
+        self.ranges += request.ranges
         self.settled += [(each.first, each.last, each.outcome) for each in request.ranges]
         return SettledAll(tuple((0, "") for _ in request.ranges))
 
 
-def some(first: int, last: int, *, partition: int = 0, lock_ms: int = 60_000) -> Taken:
+def some(first: int, last: int, *, partition: int = 0, lock_ms: int = 60_000, incarnation: int = 0) -> Taken:
     headers = ((f"{DEAD_LETTER_PREFIX}topic", b"source"),)
     records = [Record(each, 1, None, b"%d" % each, headers) for each in range(first, last + 1)]
     batch = encode_batch(records, base_offset=first)
-    return Taken((TakenFrom(partition, (QueueRange(first, last, 1),), batch, 99, lock_ms),))
+    return Taken((TakenFrom(partition, (QueueRange(first, last, 1),), batch, 99, lock_ms, incarnation),))
 
 
 @pytest.fixture
@@ -168,3 +171,12 @@ def test_offsets_without_a_record_and_what_cannot_be_read_are_settled(broker: Br
     consumer = QueueConsumer("t", "g")
     assert [each.value for each in consumer.receive(6)] == [b"a", b"c"]
     assert broker.settled == [(3, 4, REJECT), (1, 1, GAP), (5, 5, GAP)]
+
+
+def test_each_message_is_settled_as_one_of_the_topic_that_it_was_taken_from(broker: Broker) -> None:
+    """Another topic of the name has other messages at those offsets."""
+    broker.taken = [some(0, 1, incarnation=7), some(0, 1, incarnation=8)]
+    consumer = QueueConsumer("t", "g")
+    before, after = consumer.receive(2), consumer.receive(2)
+    consumer.accept(*before, *after[:1])
+    assert [(each.first, each.last, each.incarnation) for each in broker.ranges] == [(0, 1, 7), (0, 0, 8)]

@@ -63,7 +63,14 @@ def test_who_leaves_gives_only_its_own_partitions_away() -> None:
     assert preview([1], partitions=3, virtual_nodes=150, leaves=1)["after"] == {}
 
 
-@pytest.mark.parametrize("message_id", [MessageId(PLACE, 0), MessageId(PLACE, 2**62, "http-0a1b", 17)])
+@pytest.mark.parametrize(
+    "message_id",
+    [
+        MessageId(PLACE, 0),
+        MessageId(PLACE, 2**62, "http-0a1b", 17),
+        MessageId(PLACE, 7, "http-0a1b", 17, 0x0C9E41D2),
+    ],
+)
 def test_an_id_says_where_and_whose_and_is_read_back(message_id: MessageId) -> None:
     assert parse_id(str(message_id)) == message_id
 
@@ -76,7 +83,8 @@ def test_the_id_of_a_delivery_begins_with_the_id_of_the_message() -> None:
     "text",
     [
         "", "telemetry", "telemetry:0", "telemetry:x:1", "telemetry:0:-1", "telemetry:0:1:", "telemetry:0:1:m",
-        "telemetry:0:1:m:x", "a b:0:1", "t:0:1\n", "t:0:1:m:1:1", "t:99999999999:1", "ü:0:1", "t:٣:1", "x" * 100_000,
+        "telemetry:0:1:m:x", "a b:0:1", "t:0:1\n", "t:0:1:m:1:1", "t:0:1:m:1:0C9E41D2",
+        "t:99999999999:1", "ü:0:1", "t:٣:1", "x" * 100_000,
     ],
 )  # fmt: skip
 def test_anything_else_is_no_id(text: str) -> None:

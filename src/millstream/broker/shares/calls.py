@@ -123,7 +123,14 @@ class QueueCalls:
             request.member,
             Place(request.topic, request.partition),
             [
-                Settlement(each.first, each.last, SettlementKind(each.outcome), each.delay_ms, each.reason)
+                Settlement(
+                    each.first,
+                    each.last,
+                    SettlementKind(each.outcome),
+                    each.delay_ms,
+                    each.reason,
+                    each.incarnation,
+                )
                 for each in request.ranges
             ],
         )
@@ -156,6 +163,7 @@ def _taken(found: list[Acquired]) -> Taken:
                 bytes(each.read.batches),
                 each.locked_until_ms,
                 each.lock_ms,
+                each.incarnation,
             )
             for each in found
         )

@@ -19,6 +19,7 @@ from millstream.doors.queues import (
     Settled,
     Settlement,
     SettlementKind,
+    incarnation_of,
 )
 from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
 from millstream.protocol.queue_call import LookAtQueues, PeekAtQueue, Peeked, Purged, PurgeQueue, QueueRows
@@ -95,7 +96,8 @@ def _settle_or_find_done(queue: LedQueue, member: str, given: Settlement) -> Set
     """Who accepts again because the first answer was lost is not refused; Kafka's own clients are, as by Kafka."""
     [outcome] = _settle(queue, member, (given,))
     if (
-        outcome.error is ErrorCode.INVALID_RECORD_STATE
+        _is_of(queue, given)
+        and outcome.error is ErrorCode.INVALID_RECORD_STATE
         and given.kind is SettlementKind.ACCEPT
         and queue.engine.are_accepted(given.first_offset, given.last_offset)
     ):
@@ -103,8 +105,16 @@ def _settle_or_find_done(queue: LedQueue, member: str, given: Settlement) -> Set
     return outcome
 
 
+def _is_of(queue: LedQueue, given: Settlement) -> bool:
+    """Whether it is about a message of this topic: another may have had its name, and a message at its offset."""
+    return given.incarnation in (0, incarnation_of(queue.key.topic_id.bytes))
+
+
 def _settle(queue: LedQueue, member: str, given: Sequence[Settlement]) -> list[Settled]:
     """All of them, or none."""
+    if not all(_is_of(queue, each) for each in given):
+        refused = Settled(ErrorCode.INVALID_RECORD_STATE, f"{queue.partition.topic} was made again since")
+        return [refused] * len(given)
     settlements = [
         queue_values.Settlement(
             each.first_offset,
@@ -138,4 +148,5 @@ def _acquired(queue: LedQueue, place: Place, taken: Taken) -> Acquired:
         partition.log.log_start_offset,
     )
     ranges = tuple(AcquiredRange(each.first, each.last, each.count) for each in taken.ranges)
-    return Acquired(read, ranges, taken.until_ms, taken.lock_ms)
+    incarnation = incarnation_of(queue.key.topic_id.bytes)
+    return Acquired(read, ranges, taken.until_ms, taken.lock_ms, incarnation)

@@ -11,7 +11,7 @@ from millstream.broker.shares.taken import Taken, Wanted
 from millstream.coordinator.shares import queue_values
 from millstream.doors import partitions
 from millstream.doors.caller import Caller
-from millstream.doors.queues import Acquired, Queues, Settlement, SettlementKind
+from millstream.doors.queues import Acquired, Queues, Settlement, SettlementKind, incarnation_of
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 
@@ -79,7 +79,12 @@ class ProxiedWork(Work):
     ) -> KafkaError | None:
         try:
             given = [
-                Settlement(each.first, each.last, SettlementKind(each.outcome))
+                Settlement(
+                    each.first,
+                    each.last,
+                    SettlementKind(each.outcome),
+                    incarnation=incarnation_of(place[0].bytes),
+                )
                 for each in settlements(batches, renewing=renewing)
             ]
             named = self._named(place)

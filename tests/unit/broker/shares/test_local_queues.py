@@ -3,14 +3,17 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from millstream.broker.shares.led_queue import LedQueue
 from millstream.broker.shares.local_queues import LocalQueues
 from millstream.coordinator.shares.policy import QueuePolicy
 from millstream.doors.caller import Caller
 from millstream.doors.partitions import Place
-from millstream.doors.queues import SETTLED_BEFORE, Settled, Settlement, SettlementKind
+from millstream.doors.queues import SETTLED_BEFORE, Settled, Settlement, SettlementKind, incarnation_of
 from millstream.protocol.errors import ErrorCode
 from support.led_queue import QueueBench, filled
+from support.logs import TOPIC_ID
 
 ME = Caller(client_id="test")
 ACCEPT, RELEASE, REJECT = SettlementKind.ACCEPT, SettlementKind.RELEASE, SettlementKind.REJECT
@@ -51,5 +54,32 @@ def test_what_was_accepted_may_be_accepted_again() -> None:
         of_kafka = await settle(1, 2, ACCEPT, together=True)
         assert of_kafka.error is ErrorCode.INVALID_RECORD_STATE
         assert bench.queue.engine.locked == 2
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_what_is_said_of_a_message_settles_none_of_a_topic_that_was_made_again(together: bool) -> None:
+    """It has a message at that offset, which the same member may have."""
+
+    async def story() -> None:
+        bench = QueueBench(QueuePolicy(), filled([b"0", b"1"]))
+        shares: Any = OneQueue(bench.queue)
+        queues = LocalQueues(lambda: shares)
+        acquired = await queues.acquire(
+            ME, "g", "m", Place("t", 0), max_messages=10, max_bytes=1_000, max_wait_s=0
+        )
+        assert acquired.incarnation == incarnation_of(TOPIC_ID)
+
+        async def settle(incarnation: int) -> Settled:
+            settlement = Settlement(0, 0, ACCEPT, incarnation=incarnation)
+            [outcome] = await queues.settle(ME, "g", "m", Place("t", 0), [settlement], together=together)
+            return outcome
+
+        assert (await settle(incarnation_of(bytes(16)))).error is ErrorCode.INVALID_RECORD_STATE
+        assert bench.queue.engine.locked == 2
+        assert await settle(acquired.incarnation) == Settled()
+        late = await settle(incarnation_of(bytes(16)))
+        assert late.error is ErrorCode.INVALID_RECORD_STATE, "that one was not accepted before"
 
     asyncio.run(asyncio.wait_for(story(), 60))
