@@ -36,6 +36,8 @@ _UNDELIVERED = 1000
 """No caller has seen it: that time does not count."""
 _WAIT_MS = 1_000
 _MAX_BYTES = 4 << 20
+# Of one request, whose size a node limits.
+_RANGES_AT_ONCE, _RANGES_WITH_REASONS = 1_000, 100
 _TIMEOUT_S = 30.0
 
 
@@ -278,10 +280,15 @@ class QueueConsumer:
     ) -> None:
         if not offsets:
             return
-        ranges = tuple(
+        ranges = [
             SettledRange(first, last, outcome, delay_ms, reason, of.incarnation)
             for first, last in _ranges(offsets)
-        )
+        ]
+        at_once = _RANGES_WITH_REASONS if reason else _RANGES_AT_ONCE
+        for start in range(0, len(ranges), at_once):
+            self._settle_ranges(of, tuple(ranges[start : start + at_once]))
+
+    def _settle_ranges(self, of: _Of, ranges: tuple[SettledRange, ...]) -> None:
         request = SettleMessages(self.group, self.member, self.topic, of.partition, ranges)
         settled = ask_any(self._cluster, f"settling messages of {self.topic}", request, SettledAll)
         for each, (code, text) in zip(ranges, settled.outcomes, strict=True):

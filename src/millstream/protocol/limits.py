@@ -93,7 +93,7 @@ LIMITS: dict[str, RequestLimit] = {
     "write_share_group_state": RequestLimit(4 * _MB, 20_000),
     "delete_share_group_state": RequestLimit(4 * _MB, 20_000),
     "read_share_group_state_summary": RequestLimit(4 * _MB, 20_000),
-    "queue_call": RequestLimit(4 * _MB, 1),
+    "queue_call": RequestLimit(2 * _MB, 1),
     # Access rules, users, tokens and quotas.
     "create_delegation_token": _SMALL,
     "renew_delegation_token": _SMALL,

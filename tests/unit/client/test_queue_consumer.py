@@ -38,6 +38,7 @@ class Broker:
         self.taken = list(taken)
         self.settled: list[tuple[int, int, int]] = []
         self.ranges: list[SettledRange] = []
+        self.most_ranges = 0
         self.refuses: set[int] = set()
         """Partitions where nothing can be settled."""
         self.has_released_all = False
@@ -54,6 +55,7 @@ class Broker:
         assert isinstance(request, SettleMessages)
         if request.partition in self.refuses:
             return SettledAll(tuple((int(ErrorCode.INVALID_RECORD_STATE), "") for _ in request.ranges))
+        self.most_ranges = max(self.most_ranges, len(request.ranges))
         self.ranges += request.ranges
         self.settled += [(each.first, each.last, each.outcome) for each in request.ranges]
         return SettledAll(tuple((0, "") for _ in request.ranges))
@@ -180,3 +182,17 @@ def test_each_message_is_settled_as_one_of_the_topic_that_it_was_taken_from(brok
     before, after = consumer.receive(2), consumer.receive(2)
     consumer.accept(*before, *after[:1])
     assert [(each.first, each.last, each.incarnation) for each in broker.ranges] == [(0, 1, 7), (0, 0, 8)]
+
+
+def test_very_many_messages_are_settled_by_several_requests(broker: Broker) -> None:
+    """A node takes requests up to a size."""
+    records = [Record(each, 1, None, b"") for each in range(0, 5_000, 2)]
+    broker.taken = [Taken((TakenFrom(0, (QueueRange(0, 4_998, 1),), encode_batch(records), 99),))]
+    consumer = QueueConsumer("t", "g")
+    messages = consumer.receive(5_000)
+    broker.most_ranges = 0
+    consumer.reject(*messages, reason="x")
+    assert broker.most_ranges == 100
+    consumer.accept(*messages)
+    assert broker.most_ranges == 1_000
+    assert len(broker.ranges) >= 2 * len(messages)

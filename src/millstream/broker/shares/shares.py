@@ -107,6 +107,10 @@ class Shares:
         self._partitions.require_newest(partition)
         return queue
 
+    async def pause(self) -> None:
+        """Others have their turn."""
+        await self._long_work.pause()
+
     async def look_into(self, group_id: str, topic: str, index: int) -> LedQueue:
         """As `open`. Where no queue has begun, one as it would begin now, that nobody else sees: a look begins none."""
         partition = self._partitions.find_for_client(topic, index)

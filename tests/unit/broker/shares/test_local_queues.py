@@ -22,9 +22,13 @@ ACCEPT, RELEASE, REJECT = SettlementKind.ACCEPT, SettlementKind.RELEASE, Settlem
 class OneQueue:
     def __init__(self, queue: LedQueue) -> None:
         self._queue = queue
+        self.pauses = 0
 
     async def open(self, *_: Any, **__: Any) -> LedQueue:
         return self._queue
+
+    async def pause(self) -> None:
+        self.pauses += 1
 
 
 def test_what_was_accepted_may_be_accepted_again() -> None:
@@ -81,5 +85,18 @@ def test_what_is_said_of_a_message_settles_none_of_a_topic_that_was_made_again(t
         assert await settle(acquired.incarnation) == Settled()
         late = await settle(incarnation_of(bytes(16)))
         assert late.error is ErrorCode.INVALID_RECORD_STATE, "that one was not accepted before"
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_very_many_settlements_of_one_request_take_several_turns_of_the_loop() -> None:
+    """A request of 4 MB settled 290,000 ranges that nobody held, and held everybody up for nine seconds."""
+
+    async def story() -> None:
+        shares: Any = OneQueue(QueueBench(QueuePolicy(), filled([b"0"])).queue)
+        many = [Settlement(each, each, ACCEPT) for each in range(5_000)]
+        outcomes = await LocalQueues(lambda: shares).settle(ME, "g", "m", Place("t", 0), many)
+        assert len(outcomes) == len(many)
+        assert shares.pauses == 9
 
     asyncio.run(asyncio.wait_for(story(), 60))
