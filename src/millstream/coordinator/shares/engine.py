@@ -6,6 +6,7 @@ write fails the whole queue is thrown away and built from what is stored.
 """
 
 from collections.abc import Sequence
+from itertools import islice
 
 import msgspec
 
@@ -36,6 +37,8 @@ ARCHIVING, ARCHIVED = RecordState.ARCHIVING, RecordState.ARCHIVED
 MOST_RUNS = 10_000
 # So many records that are not settled are looked into at most, where headers or keys count.
 MOST_SCANNED = 20_000
+# So many locks that end, delays that are over or messages that expire are dealt with at once.
+_MOST_DUE = 500
 
 
 class QueueEngine:
@@ -54,6 +57,7 @@ class QueueEngine:
         self._most_scanned = most_scanned
         self._scanned = start
         self._log_start = 0
+        self._is_late = False
         # Records that were accepted one after the other, by the first offset of the run that they are in: from and to.
         # They are settled together, before anything else is looked at.
         self._accepted: dict[int, list[int]] = {}
@@ -196,7 +200,7 @@ class QueueEngine:
 
     def next_available(self, log_end: int, now_ms: int) -> int | None:
         """From where to read the log for the next consumer; None when there is nothing to hand out."""
-        self.on_time(now_ms)
+        self._look_at_time(now_ms)
         if self.locked >= (1 if self._policy.order is Order.STRICT else self._policy.max_locks):
             return None
         ready = self._ledger.first_ready()
@@ -274,7 +278,7 @@ class QueueEngine:
         """All of them or, with a KafkaError, none. What lies before the start was settled long ago."""
         if len(settlements) == 1 and self._accepts_next(member, settlements[0], now_ms):
             return
-        self.on_time(now_ms)
+        self._look_at_time(now_ms)
         self._check(member, settlements)
         for each in settlements:
             held = self._ledger.runs.cut(max(each.first, self.start), each.last)
@@ -358,21 +362,28 @@ class QueueEngine:
         self._advance()
 
     def on_time(self, now_ms: int) -> None:
-        """Locks end, back-offs and delays are over, messages expire."""
-        moved = False
-        while (found := self._ledger.first_timed()) is not None and found[0] <= now_ms:
+        """Locks end, back-offs and delays are over, messages expire. Of very many so many at once: `next_deadline` is
+        past then, and until the next call nothing else looks at the time.
+        """
+        left = _MOST_DUE
+        while left > 0 and (found := self._ledger.first_timed()) is not None and found[0] <= now_ms:
             run = found[1]
-            moved = True
+            left -= 1
             if run.state is ACQUIRED:
                 self.counters.locks_ended += len(run)
                 self._release(run.first, run.last, run.count, now_ms, None)
             else:
                 self._ledger.delay(run.first, run.last, 0)
-        for offset in self._expiring.pop_due(now_ms):
-            moved = True
+        for offset in islice(self._expiring.pop_due(now_ms), left):
+            left -= 1
             self._expire(offset)
-        if moved:
+        self._is_late = left == 0
+        if left < _MOST_DUE:
             self._advance()
+
+    def _look_at_time(self, now_ms: int) -> None:
+        if not self._is_late:
+            self.on_time(now_ms)
 
     def next_deadline(self) -> int | None:
         found = self._ledger.first_timed()

@@ -233,3 +233,24 @@ def test_a_group_without_members_for_a_week_has_all_its_messages() -> None:
     engine.on_time(week_ms)
     assert (engine.start, engine.locked, engine.depth(100)) == (0, 0, 99)
     assert take(engine, "n", 3, 100, week_ms) == [(0, 0, 2), (2, 2, 2), (3, 3, 1)]
+
+
+@pytest.mark.parametrize("expires", [False, True], ids=["delays", "expiries"])
+def test_of_very_many_that_are_due_at_once_so_many_are_dealt_with_in_a_turn(expires: bool) -> None:
+    """20,000 that were due together held everybody up for half a second."""
+    queue = QueueEngine(0, QueuePolicy(reads_headers=True))
+    when = {"expires_ms": 1_000} if expires else {"due_ms": 1_000}
+    queue.observe([Mark(each, priority=each % 2, **when) for each in range(2_000)], 2_000)
+    calls = 0
+    while (due_ms := queue.next_deadline()) is not None and due_ms <= 1_000:
+        waiting = queue.depth(2_000) if expires else sum(run.due_ms == 0 for run in queue.runs(0, 2_000))
+        queue.on_time(1_000)
+        now = queue.depth(2_000) if expires else sum(run.due_ms == 0 for run in queue.runs(0, 2_000))
+        assert 0 < abs(now - waiting) <= 500
+        calls += 1
+        for _ in range(3):
+            queue.next_available(2_000, 1_000)
+        after = queue.depth(2_000) if expires else sum(run.due_ms == 0 for run in queue.runs(0, 2_000))
+        assert after == now, "whoever asks meanwhile does not do the rest"
+    assert calls >= 4
+    assert queue.depth(2_000) == (0 if expires else 2_000)
