@@ -462,6 +462,7 @@ class QueueEngine:
         self.counters.given_up += last - first + 1
         if self._policy.dead_letters and last >= self._log_start:
             self._ledger.set(first, last, ARCHIVING)
+            self._leave_line(first, last)
             self._dead_letters.append(DeadLetter(first, last, count, reason))
         else:
             self._finish(first, last, ARCHIVED)
@@ -492,6 +493,10 @@ class QueueEngine:
 
     def _finish(self, first: int, last: int, state: RecordState) -> None:
         self._ledger.set(first, last, state)
+        self._leave_line(first, last)
+
+    def _leave_line(self, first: int, last: int) -> None:
+        """These are not delivered any more: those behind them, by key, are next."""
         if len(self._keys):
             for offset, due_ms in self._keys.settle(first, last):
                 self._ledger.delay(offset, offset, due_ms)

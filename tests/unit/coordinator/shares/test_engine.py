@@ -254,3 +254,17 @@ def test_of_very_many_that_are_due_at_once_so_many_are_dealt_with_in_a_turn(expi
         assert after == now, "whoever asks meanwhile does not do the rest"
     assert calls >= 4
     assert queue.depth(2_000) == (0 if expires else 2_000)
+
+
+@pytest.mark.parametrize("order", [Order.KEY, Order.STRICT])
+def test_a_message_whose_dead_letter_cannot_be_written_keeps_no_other_of_its_key(order: Order) -> None:
+    """It is not delivered any more, and those behind it waited for as long as its letter did."""
+    queue = QueueEngine(0, QueuePolicy(order=order, dead_letters=True))
+    queue.observe([Mark(0, b"k"), Mark(1, b"k"), Mark(2, b"k")], 3)
+    for offset in (0, 1):
+        [taken] = queue.acquire("m", 0, [LogBatch(0, 2)], 3)
+        assert (taken.first, taken.last) == (offset, offset)
+        queue.settle("m", [Settlement(offset, offset, Outcome.REJECT)], 0)
+    queue.dead_letter_written(0, 1)
+    [taken] = queue.acquire("m", 0, [LogBatch(0, 2)], 3)
+    assert (taken.first, taken.last) == (2, 2)
