@@ -1,6 +1,7 @@
 """What an administrator sees of the queues that this node leads, and purging them."""
 
 from millstream.broker.shares.led_queue import LedQueue
+from millstream.broker.shares.log_view import ReadBatch
 from millstream.broker.shares.shares import Shares
 from millstream.coordinator.shares.runs import Run
 from millstream.coordinator.shares.states import RecordState
@@ -17,6 +18,8 @@ from millstream.protocol.queue_call import (
 
 _MOST_RUNS = 1_000
 _PEEK_BYTES = 1 << 20
+# In one turn of the loop; messages behind that are not shown.
+_MOST_READ_BYTES = 16 << 20
 
 
 def look(shares: Shares, request: LookAtQueues) -> QueueRows:
@@ -42,17 +45,25 @@ async def peek(shares: Shares, request: PeekAtQueue) -> Peeked:
         runs.append(Run(engine.end, queue.upper - 1, RecordState.AVAILABLE))
     shown: list[PeekedRun] = []
     batches: dict[int, memoryview] = {}
+    read: list[ReadBatch] = []
+    read_bytes = 0
     left = min(request.max_messages, 1_000)
     for run in runs:
         low, high = max(run.first, first), min(run.last, max(run.first, first) + left - 1)
-        if left <= 0 or high < low:
+        if left <= 0 or high < low or read_bytes >= _MOST_READ_BYTES:
             break
         left -= high - low + 1
         shown.append(PeekedRun(low, high, run.state.name.lower(), run.count, run.due_ms, run.owner))
-        for read in queue.read_log(low, _PEEK_BYTES):
-            if read.batch.first > high:
+        while low <= high and read_bytes < _MOST_READ_BYTES:
+            if not read or not read[0].batch.first <= low <= read[-1].batch.last:
+                read = queue.read_log(low, _PEEK_BYTES)
+                read_bytes += sum(len(each.data) for each in read)
+            if not read:
                 break
-            batches[read.batch.first] = read.data
+            for each in read:
+                if each.batch.last >= low and each.batch.first <= high:
+                    batches[each.batch.first] = each.data
+            low = read[-1].batch.last + 1
     return Peeked(tuple(shown), b"".join(batches[base] for base in sorted(batches)))
 
 

@@ -1,0 +1,59 @@
+"""What an administrator sees of queues."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from millstream.broker.shares import overview
+from millstream.broker.shares.led_queue import LedQueue
+from millstream.broker.shares.log_view import ReadBatch
+from millstream.coordinator.shares.policy import QueuePolicy
+from millstream.coordinator.shares.queue_values import Outcome, Settlement
+from millstream.protocol.queue_call import PeekAtQueue, Peeked
+from support.led_queue import QueueBench, filled
+
+
+class OneQueue:
+    def __init__(self, queue: LedQueue) -> None:
+        self._queue = queue
+
+    async def look_into(self, *_: Any) -> LedQueue:
+        return self._queue
+
+
+def peek_at_every_other(most: int) -> tuple[Peeked, int]:
+    """What is seen of a queue in which every other message is settled, and how often its log was read for it."""
+    reads = 0
+
+    async def scenario() -> Peeked:
+        bench = QueueBench(QueuePolicy(), filled(*([b"x" * 100] for _ in range(most))))
+        assert len(bench.take()) == most
+        bench.queue.settle("m", [Settlement(each, each, Outcome.ACCEPT) for each in range(1, most, 2)])
+        read_log = bench.queue.read_log
+
+        def counted(offset: int, max_bytes: int) -> list[ReadBatch]:
+            nonlocal reads
+            reads += 1
+            return read_log(offset, max_bytes)
+
+        bench.queue.read_log = counted  # type: ignore[method-assign]
+        shares: Any = OneQueue(bench.queue)
+        return await overview.peek(shares, PeekAtQueue("g", "t", 0, 0, 1_000))
+
+    return asyncio.run(asyncio.wait_for(scenario(), 60)), reads
+
+
+def test_the_log_is_read_once_for_many_messages_that_are_looked_at() -> None:
+    """For each stretch of the queue a megabyte was read: a thousand of them in one turn of the loop."""
+    peeked, reads = peek_at_every_other(200)
+    assert [each.first for each in peeked.runs] == list(range(0, 200, 2))
+    assert reads == 1
+
+
+def test_no_more_of_the_log_is_read_than_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overview, "_PEEK_BYTES", 1)
+    monkeypatch.setattr(overview, "_MOST_READ_BYTES", 1_000, raising=False)
+    peeked, reads = peek_at_every_other(200)
+    assert 0 < reads < 10
+    assert len(peeked.runs) == reads
