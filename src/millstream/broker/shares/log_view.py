@@ -1,6 +1,7 @@
 """What a queue sees of its partition's log: batches, and what single records say of themselves."""
 
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 
 import msgspec
 
@@ -20,6 +21,7 @@ PRIORITY, DELAY, DELIVER_AT, TTL = (
 SCAN_BYTES = 256 << 10
 # What is looked into before others have their turn: records, and headers of theirs.
 SLICE_ELEMENTS = 2_000
+_KEPT_KEY_BYTES = 32
 # Opening a batch is as much work, and so is unpacking one that has no records; or so many bytes of a record.
 _OF_A_BATCH, _OF_NO_RECORDS, _BYTES_OF_ONE = 3, 256, 4_096
 
@@ -140,13 +142,13 @@ def chosen(read: Sequence[ReadBatch], ranges: Sequence[Acquired]) -> list[memory
 
 def _mark(record: Record) -> Mark:
     if not record.headers:
-        return Mark(record.offset, record.key)
+        return Mark(record.offset, _short(record.key))
     said = {name: value for name, value in record.headers if name in _NAMES}
     delay_ms, ttl_ms = _number(said, DELAY), _number(said, TTL)
     due_ms = _number(said, DELIVER_AT) or (record.timestamp_ms + delay_ms if delay_ms else 0)
     return Mark(
         record.offset,
-        record.key,
+        _short(record.key),
         min(_number(said, PRIORITY), HIGHEST_PRIORITY),
         due_ms,
         max(due_ms, record.timestamp_ms) + ttl_ms if ttl_ms else 0,
@@ -154,6 +156,15 @@ def _mark(record: Record) -> Mark:
 
 
 _NAMES = frozenset((PRIORITY, DELAY, DELIVER_AT, TTL))
+
+
+def _short(key: bytes | None) -> bytes | None:
+    """What stands for it while its queue looks after the order: of very many, and a key may be a whole message."""
+    return (
+        key
+        if key is None or len(key) <= _KEPT_KEY_BYTES
+        else blake2b(key, digest_size=_KEPT_KEY_BYTES).digest()
+    )
 
 
 def _number(said: dict[str, bytes | None], name: str) -> int:

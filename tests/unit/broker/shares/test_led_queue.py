@@ -7,10 +7,10 @@ from typing import cast
 import pytest
 
 from millstream.broker.shares.led_queue import QueueState
-from millstream.broker.shares.log_view import SLICE_ELEMENTS
+from millstream.broker.shares.log_view import SLICE_ELEMENTS, Looked, ReadBatch, look
 from millstream.broker.shares.taken import Wanted
 from millstream.coordinator.shares.policy import Order, QueuePolicy
-from millstream.coordinator.shares.queue_values import Mark, Outcome, Settlement
+from millstream.coordinator.shares.queue_values import LogBatch, Mark, Outcome, Settlement
 from millstream.doors import partitions
 from millstream.protocol.compression import Compression
 from millstream.protocol.errors import KafkaError
@@ -301,3 +301,16 @@ def test_an_offset_that_its_producer_has_given_twice_does_not_stop_the_queue(ord
         assert bench.queue.engine.start == 3
 
     run(scenario)
+
+
+def test_of_large_keys_a_queue_keeps_a_few_bytes() -> None:
+    """It keeps those of 20,000 messages, and a few packed bytes may be a key of a megabyte."""
+    keys = [b"k", b"a" * 10_000, b"b" * 10_000, b"a" * 10_000, None]
+    batch = encode_batch([Record(each, NOW_MS, key, b"") for each, key in enumerate(keys)])
+    looked = look([ReadBatch(LogBatch(0, 4), memoryview(batch))], 0, 5)
+    assert isinstance(looked, Looked)
+    small, one, other, same, none = (each.key for each in looked.marks)
+    assert (small, none) == (b"k", None)
+    assert one == same != other
+    assert one is not None
+    assert len(one) == 32
