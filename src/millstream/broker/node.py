@@ -226,6 +226,7 @@ class Node:
             await self.membership.close()
         elif self._has_metadata:
             await self.metadata.close()
+        self.logs.retired.finish()
         self.upkeep.stop()
         self.logs.flusher.close()
         self.machine.workers.close()

@@ -31,10 +31,16 @@ DROPPED_SUFFIX = ".dropped"
 TEMPORARY_SUFFIX = ".tmp"
 CUT_NOTE = b"Recovery cut the end of this log; it is in doubt until it has caught up with a leader.\n"
 _OFFSET_DIGITS = 20
+_PARTITION = "partition-"
 
 
 def partition_directory(data_dir: str, topic: str, index: int) -> str:
-    return f"{data_dir}/{TOPICS}/{topic}/partition-{index}"
+    return f"{data_dir}/{TOPICS}/{topic}/{_PARTITION}{index}"
+
+
+def is_partition(name: str) -> bool:
+    """Whether a directory in a topic's is named as a partition's."""
+    return name.startswith(_PARTITION)
 
 
 def parent_directories(directory: str) -> list[str]:

@@ -303,11 +303,14 @@ class LocalLog:
             self.disk.unlink(path)
 
     def retire(self) -> None:
-        """The log is being deleted: late requests get an error, files are closed."""
+        """The log is being deleted: late requests get an error, and nothing more is written there by name."""
         self.health.removed()
         self.place.ownership.give_up()
         if self._flushing is not None:
             sometimes("a log was removed while it was flushed")
+
+    def let_go(self) -> None:
+        """After `retire`, perhaps some turns of the loop later: its files are closed."""
         self._release(self._unsynced.drop())
         for segment in self.segments:
             if segment.pins == 0:

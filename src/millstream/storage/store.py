@@ -349,18 +349,46 @@ class LogStore:
 
     def remove(self, topic: str, index: int, room: str = DELETED) -> str | None:
         """Take a log out of service; returns the path that is left to delete, if any."""
-        log = self.logs.pop((topic, index), None)
-        self._unopened.pop((topic, index), None)
+        log = self._retire(topic, index)
         if log is None:
             return None
-        log.retire()
-        identity = log.place.identity
-        begun = BegunLog.of(identity.topic_id, log.directory, identity.incarnation)
-        if log.segments:
-            forget_begun(self.disk, self.data_dir, (begun,))
-        if log.place.ownership.is_held:
-            self._leaving.append((log.directory, log.place.ownership))
+        self.let_go(log)
         return self._move_away(log.directory, room) if self.disk.exists(log.directory) else None
+
+    def remove_topic(self, topic: str, indexes: Iterable[int]) -> str | None:
+        """Take a topic's logs out of service: `let_go` of each is to follow. Returns the path that is left to delete.
+
+        One rename takes the directories of all, however many: the name is free for the next topic at once, and a crash
+        leaves all of them where they were or none.
+        """
+        logs = [self._retire(topic, index) for index in indexes]
+        directory = f"{self.data_dir}/{TOPICS}/{topic}"
+        if not self.disk.exists(directory):
+            return None
+        own = {log.directory for log in logs if log is not None}
+        for name in self.disk.list_dir(directory):
+            if f"{directory}/{name}" not in own:
+                # What was never the topic's is not deleted with it.
+                with suppress(OSError):
+                    self._move_away(f"{directory}/{name}", STRAY)
+        return self._move_away(directory, DELETED)
+
+    def _retire(self, topic: str, index: int) -> PartitionLog | None:
+        log = self.logs.pop((topic, index), None)
+        self._unopened.pop((topic, index), None)
+        if log is not None:
+            log.retire()
+            if log.place.ownership.is_held:
+                self._leaving.append((log.directory, log.place.ownership))
+        return log
+
+    def let_go(self, log: PartitionLog) -> None:
+        """Of a log that was taken out of service: its files are closed, and its beginning is forgotten."""
+        log.let_go()
+        if log.segments:
+            identity = log.place.identity
+            begun = BegunLog.of(identity.topic_id, log.directory, identity.incarnation)
+            forget_begun(self.disk, self.data_dir, (begun,))
 
     def _wait_until_left(self, directory: str) -> None:
         """A thread that still writes there by name would write into the new log; it ends after the file that it is
@@ -376,17 +404,17 @@ class LogStore:
         self.disk.remove_empty_dir(f"{self.data_dir}/{TOPICS}/{topic}")
 
     def _move_away(self, directory: str, room: str) -> str:
+        """The directory of a partition, or of a whole topic."""
         target = f"{self.data_dir}/{room}"
         self.disk.make_dirs(target)
-        topic, _, partition = directory.rpartition("/")
+        topic, *partition = directory.removeprefix(f"{self.data_dir}/{TOPICS}/").split("/")
         # A topic's name may be as long as a file name can be: there would be no room for the rest.
-        name = topic.rpartition("/")[2][:_MOVED_NAME_LENGTH]
-        path = f"{target}/{name}-{partition}-{self._new_id().hex}"
+        path = f"{target}/{'-'.join((topic[:_MOVED_NAME_LENGTH], *partition, self._new_id().hex))}"
         self.disk.rename(directory, path)
         return path
 
     def left_to_delete(self) -> list[str]:
-        """Directories of deleted partitions that an earlier run did not get to remove."""
+        """Directories of deleted topics and partitions that an earlier run did not get to remove."""
         return [
             f"{self.data_dir}/{DELETED}/{name}" for name in self.disk.list_dir(f"{self.data_dir}/{DELETED}")
         ]

@@ -13,7 +13,7 @@ from millstream.storage.compaction.swap import commit_swap, finish_swap
 from millstream.storage.log import PartitionLog
 from millstream.storage.log_health import LogGone, LogHealth
 from millstream.testing.disk import SimulatedDisk
-from support.logs import NOW_MS, Store, append_values, flush, read_values
+from support.logs import DATA_DIR, NOW_MS, Store, append_values, flush, read_values
 
 SMALL = TopicConfig(segment_bytes=300)
 GONE = OSError(errno.ENOENT, "No such file or directory")
@@ -144,3 +144,27 @@ def test_a_cut_that_was_planned_before_the_removal_leaves_the_new_log_alone() ->
     assert tree(store.disk, old.directory) == before
     store.kill()
     assert read_values(store.log()) == NEW
+
+
+def test_what_was_never_a_topic_s_is_not_deleted_with_it() -> None:
+    store = filled(OLD)
+    other = f"{DATA_DIR}/topics/t/partition-7"
+    store.disk.make_dirs(other)
+    store.disk.write_atomically(f"{other}/somebody's", b"file")
+    log = store.log()
+    path = store.store.remove_topic("t", [0])
+    store.store.let_go(log)
+    assert path is not None
+    assert store.disk.list_dir(path) == ["partition-0"]
+    (stray,) = store.store.strays()
+    assert store.disk.read(f"{stray}/somebody's") == b"file"
+    assert store.disk.open_handles == 0
+
+
+def test_a_topic_with_the_longest_name_can_be_removed() -> None:
+    name = "t" * 249
+    store = Store(topics={name: SMALL})
+    append_values(store.log(name), b"a")
+    path = store.store.remove_topic(name, [0])
+    assert path is not None
+    assert len(path.rpartition("/")[2]) <= 255

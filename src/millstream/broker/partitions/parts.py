@@ -12,6 +12,7 @@ from millstream.broker.partitions.flusher import Flusher
 from millstream.broker.partitions.opened_batches import BatchOpener, OpeningLimits
 from millstream.broker.partitions.reads import Reads
 from millstream.broker.partitions.registry import Partitions
+from millstream.broker.partitions.retired import RetiredPartitions
 from millstream.broker.partitions.storage_faults import StorageFaults
 from millstream.broker.partitions.upkeep import Upkeep
 from millstream.broker.partitions.writability import Writability
@@ -30,6 +31,7 @@ class PartitionParts(msgspec.Struct, frozen=True):
     writability: Writability
     producer_bounds: ProducerBounds
     upkeep: Upkeep
+    retired: RetiredPartitions
     cleaner: Cleaner
     opener: BatchOpener
     appends: Appends
@@ -68,6 +70,7 @@ def partition_parts(
         writability,
         bounds,
         upkeep,
+        RetiredPartitions(store, machine.tasks, long_work),
         Cleaner(machine, partitions, flusher, faults, upkeep, limits, interval_ms),
         BatchOpener(machine.workers, long_work, memory, limits),
         Appends(partitions, bounds, clock, metrics.messages_in, faults),

@@ -45,6 +45,7 @@ class TopicChanges:
         self._partitions = logs.partitions
         self._flusher = logs.flusher
         self._upkeep = logs.upkeep
+        self._retired = logs.retired
         self._replication = replication
         self._messages = messages
         self._resolved: tuple[TopicImage, TopicConfig] | None = None
@@ -182,10 +183,15 @@ class TopicChanges:
             self._upkeep.log_removed()
 
     def _remove(self, topic: str) -> None:
-        for partition in self._partitions.remove_topic(topic):
+        """All that others could see of it goes in this turn, what is left of it in slices: there may be very many."""
+        partitions = self._partitions.remove_topic(topic)
+        for partition in partitions:
             self._replication.remove(partition)
-            self._discard(partition)
-        self._store.forget_topic_directory(topic)
+        path = self._store.remove_topic(topic, [partition.index for partition in partitions])
+        self._retired.let_go(partitions)
+        if path is not None:
+            self._upkeep.remove_later(path, partitions[0].log.config.file_delete_delay_ms)
+            self._upkeep.log_removed()
         self._messages.forget(topic)
 
 

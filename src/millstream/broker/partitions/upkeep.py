@@ -17,7 +17,7 @@ from millstream.observability.tasks import keep_going
 from millstream.protocol.errors import KafkaError
 from millstream.runtime.sometimes import sometimes
 from millstream.storage.checkpoint import LogCheckpoint, Reached, write_checkpoint, write_high_watermarks
-from millstream.storage.layout import DROPPED_SUFFIX, SEGMENT_SUFFIXES
+from millstream.storage.layout import DROPPED_SUFFIX, SEGMENT_SUFFIXES, is_partition
 from millstream.storage.log import PartitionLog
 from millstream.storage.segment import Segment
 from millstream.storage.segments import count_expired
@@ -29,6 +29,8 @@ _DELETED = ".deleted"
 _HIGH_WATERMARKS_MS = 5000
 # How long a removed log may stay in the checkpoint: many partitions of a topic go in one moment.
 _FORGET_SECONDS = 0.5
+# Directories in one job of a thread.
+_REMOVED_AT_ONCE = 100
 
 
 class Upkeep:
@@ -215,19 +217,40 @@ class Upkeep:
 
     def _remove(self, path: str, number: int = 0) -> None:
         self._removals.pop(path, None)
-        disk = self._machine.disk
-        is_file = path.endswith(_DELETED)
-        remove = partial(disk.unlink, path) if is_file else partial(self._remove_directory, path, number)
-        self._machine.workers.submit(remove, _report_removal)
+        if path.endswith(_DELETED):
+            self._machine.workers.submit(partial(self._machine.disk.unlink, path), _report_removal)
+        else:
+            self._machine.workers.submit(
+                partial(self._look_into, path, number), partial(self._remove_partitions, path)
+            )
 
-    def _remove_directory(self, path: str, number: int) -> None:
-        """In a thread. A loss of power must not bring back some of its files in the place that it was moved from."""
+    def _look_into(self, path: str, number: int) -> list[str]:
+        """In a thread: the partitions there, of a topic's directory.
+
+        A loss of power must not bring back some of the files in the place that they were moved from.
+        """
         disk = self._machine.disk
         if number > self._durably_moved:
             moved = self._moved
             disk.sync_dir(path.rpartition("/")[0])
             self._durably_moved = moved
-        disk.remove_tree(path)
+        return [f"{path}/{name}" for name in disk.list_dir(path) if is_partition(name)]
+
+    def _remove_partitions(self, path: str, left: list[str] | None, error: BaseException | None) -> None:
+        """A few at a time, so that flushes and the end of the node need not wait for all: the next start goes on."""
+        _report_removal(None, error)
+        if error is None and left is not None:
+            some = partial(self._remove_some, path, left)
+            self._machine.workers.submit(some, partial(self._remove_partitions, path))
+
+    def _remove_some(self, path: str, left: list[str]) -> list[str] | None:
+        """In a thread. Returns those that are still to be removed; None when the directory itself is."""
+        for each in left[:_REMOVED_AT_ONCE]:
+            self._machine.disk.remove_tree(each)
+        if len(left) > _REMOVED_AT_ONCE:
+            return left[_REMOVED_AT_ONCE:]
+        self._machine.disk.remove_tree(path)
+        return None
 
 
 def _count_expired(partition: Partition, now_ms: int) -> int:
