@@ -91,7 +91,7 @@ class House:
         topic = self.topic = SimpleNamespace(partitions=[None], topic_id=UUID(int=1))
         doors = SimpleNamespace(
             coordinators=self.line,
-            view=SimpleNamespace(node_id=1),
+            view=SimpleNamespace(node_id=1, leader=lambda _place: 1),
             metadata=SimpleNamespace(image=SimpleNamespace(topic=lambda _name: topic)),
             authoriser=SimpleNamespace(allows=lambda _caller, _permission: True),
         )

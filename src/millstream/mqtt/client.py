@@ -87,6 +87,7 @@ class Client:
             door.subscribers,
             self,
             door.places.identity,
+            lambda place: door.doors.view.leader(place) is not None,
         )
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Set when nothing is left to be done for it."""

@@ -1,11 +1,13 @@
 """How far one session has read the log: at the end with everyone else, or behind, from where it reads for itself.
 
 A session at the end costs nothing per record. One whose window is full, or that was away, has a position for each
-partition that it is behind in; it reads on when there is room, and joins the others when it has caught up.
+partition that it is behind in; it reads on when there is room, and joins the others when it has caught up. It reads one
+partition after the other, but one that takes long (nobody leads it) waits beside the others.
 """
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Final, Protocol
 
 from millstream.coordinator.mqtt_sessions.records import Position, StoredFlight
@@ -20,6 +22,7 @@ from millstream.mqtt.subscribers import Subscribers
 from millstream.mqtt.subscriptions import Granted, Subscription, SubscriptionIndex
 from millstream.mqtt.tail import unreadable
 from millstream.observability.logs import get_logger
+from millstream.observability.tasks import keep_going
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.internal_topics import MQTT_RETAINED_TOPIC
 
@@ -27,6 +30,8 @@ log = get_logger("millstream.mqtt")
 
 _READ_BYTES: Final = 256 << 10
 _PAUSE_SECONDS: Final = 0.5
+# After that a read goes on by itself, and others begin.
+_HELD_UP_SECONDS: Final = 0.1
 # Of a message that is wanted again: it was deleted.
 _GONE: Final = frozenset({ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 # A new leader learns from the other replicas how much of its log is committed; until then it shows less to readers.
@@ -60,6 +65,7 @@ class Reading:
         subscribers: Subscribers,
         reader: Reader,
         identity: Callable[[str], bytes],
+        has_leader: Callable[[Place], bool],
     ) -> None:
         """`identity` tells a topic from others that had or will have its name."""
         self._partitions = partitions
@@ -68,6 +74,7 @@ class Reading:
         self._subscribers = subscribers
         self._reader = reader
         self._identity = identity
+        self._has_leader = has_leader
         self.places: dict[Place, bytes] = {}
         """All that its filters are looked for in, with the identity of the topic that was read."""
         self.behind: dict[Place, int] = {}
@@ -77,6 +84,7 @@ class Reading:
         """Where it joins the others, if they are not that far yet."""
         self._own: SubscriptionIndex[int] = SubscriptionIndex(copies=subscribers.copies)
         self._task: asyncio.Task[None] | None = None
+        self._reads: dict[Place, asyncio.Task[None]] = {}
 
     # -- what it is subscribed to
 
@@ -167,24 +175,43 @@ class Reading:
 
     def go_on(self) -> None:
         """There may be room again."""
-        if self.behind and self._task is None and self._reader.is_open and self._reader.has_room:
+        if self._task is None and self._may_read and any(place not in self._reads for place in self.behind):
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
+        for task in (self._task, *self._reads.values()):
+            if task is not None:
+                task.cancel()
+
+    @property
+    def _may_read(self) -> bool:
+        return self._reader.is_open and self._reader.has_room
 
     async def _run(self) -> None:
         try:
-            while self.behind and self._reader.is_open and self._reader.has_room:
-                place = min(self.behind)
-                topic_id = self.places.get(place)
-                try:
-                    await self._read(place, topic_id)
-                except KafkaError as error:
-                    await self._after(error, place, topic_id)
+            while self._may_read and (places := [each for each in self.behind if each not in self._reads]):
+                # Those that have to wait come last: each of them takes the others' time, if only a little.
+                place = min(places, key=lambda each: (not self._has_leader(each), each))
+                work = keep_going(partial(self._read_or_wait, place))
+                task = asyncio.get_running_loop().create_task(work, name=f"mqtt session reads {place}")
+                self._reads[place] = task
+                task.add_done_callback(partial(self._read_ended, place))
+                await asyncio.wait([task], timeout=_HELD_UP_SECONDS)
         finally:
             self._task = None
+
+    def _read_ended(self, place: Place, task: "asyncio.Task[None]") -> None:
+        del self._reads[place]
+        if not task.cancelled():
+            self.go_on()
+
+    async def _read_or_wait(self, place: Place) -> None:
+        topic_id = self.places.get(place)
+        try:
+            if place in self.behind:
+                await self._read(place, topic_id)
+        except KafkaError as error:
+            await self._after(error, place, topic_id)
 
     async def _read(self, place: Place, topic_id: bytes | None) -> None:
         offset = self.behind[place]

@@ -21,7 +21,7 @@ READ_TO = 10
 def saved(*in_flight: InFlight, queued: tuple[Delivery, ...] = ()) -> int:
     nothing: Any = None
     subscribers: Any = SimpleNamespace(copies=False)
-    reading = Reading(nothing, nothing, nothing, subscribers, nothing, lambda _topic: b"id")
+    reading = Reading(nothing, nothing, nothing, subscribers, nothing, lambda _topic: b"id", lambda _: True)
     reading.add([PLACE])
     reading.fall_behind(PLACE, READ_TO)
     (position,) = reading.positions(queued, in_flight)
@@ -66,7 +66,7 @@ def test_a_session_goes_on_behind_what_was_deleted_when_it_is_known_where_that_i
 
     partitions: Any = Partitions()
     nothing: Any = SimpleNamespace(copies=False, client_id="c")
-    reading = Reading(partitions, nothing, nothing, nothing, nothing, lambda _topic: b"id")
+    reading = Reading(partitions, nothing, nothing, nothing, nothing, lambda _topic: b"id", lambda _: True)
     reading.fall_behind(PLACE, 3)
     deleted = KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "it was deleted")
     found = []
