@@ -19,21 +19,66 @@ def told() -> Iterator[list[tuple[str, Any]]]:
     logs.redirect(None)
 
 
-def test_it_begins_again_after_a_pause_and_the_log_says_so(told: list[tuple[str, Any]]) -> None:
-    loop = SimulatedLoop()
-    began_at: list[float] = []
+class Work:
+    """Fails so often, each time after so many seconds."""
 
-    async def work() -> None:
-        began_at.append(loop.time())
-        if len(began_at) < 3:
+    def __init__(self, loop: SimulatedLoop, failures: int, lasts: float = 0.0) -> None:
+        self.began_at: list[float] = []
+        self._loop = loop
+        self._failures = failures
+        self._lasts = lasts
+
+    async def run(self) -> None:
+        self.began_at.append(self._loop.time())
+        await asyncio.sleep(self._lasts)
+        if len(self.began_at) <= self._failures:
             raise ZeroDivisionError
 
-    async def story() -> None:
-        await loop.create_task(keep_going(work), name="work")
+    def pauses(self) -> list[float]:
+        following = zip(self.began_at, self.began_at[1:], strict=False)
+        return [round(later - earlier - self._lasts, 3) for earlier, later in following]
 
-    loop.run(story())
+    def until_done(self) -> None:
+        async def story() -> None:
+            await self._loop.create_task(keep_going(self.run), name="work")
+
+        self._loop.run(story())
+
+
+def test_it_begins_again_after_a_pause_and_the_log_says_so(told: list[tuple[str, Any]]) -> None:
+    work = Work(SimulatedLoop(), failures=1)
+    work.until_done()
+    assert told == [("task failed", "work")]
+    assert work.pauses() == [0.5]
+
+
+def test_a_fault_that_stays_is_told_once_a_minute_and_tried_ever_more_seldom(
+    told: list[tuple[str, Any]],
+) -> None:
+    work = Work(SimulatedLoop(), failures=12)
+    work.until_done()
+    assert work.pauses() == [0.5, 1.0, 2.0, 4.0, *[8.0] * 8]
     assert told == [("task failed", "work")] * 2
-    assert began_at == [began_at[0], began_at[0] + 0.5, began_at[0] + 1.0]
+
+
+def test_after_work_that_lasted_it_is_tried_soon_again() -> None:
+    work = Work(SimulatedLoop(), failures=3, lasts=30.0)
+    work.until_done()
+    assert work.pauses() == [0.5, 0.5, 0.5]
+
+
+def test_another_fault_is_told_at_once(told: list[tuple[str, Any]]) -> None:
+    faults: list[Exception] = [ZeroDivisionError(), KeyError(1), ZeroDivisionError(), KeyError(2)]
+
+    async def work() -> None:
+        if faults:
+            raise faults.pop(0)
+
+    async def story() -> None:
+        await asyncio.create_task(keep_going(work), name="work")
+
+    SimulatedLoop().run(story())
+    assert told == [("task failed", "work")] * 2
 
 
 def test_it_ends_when_it_is_cancelled(told: list[tuple[str, Any]]) -> None:
