@@ -1,13 +1,12 @@
 """Server-side assignors: who should read which partitions. Equal input gives equal output."""
 
 from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
 from typing import Final, NamedTuple
 from uuid import UUID
 
 import msgspec
 
-from millstream.coordinator.groups.partition_sets import from_pairs, pairs
+from millstream.coordinator.groups.partition_sets import from_pairs, pairs, union
 from millstream.coordinator.groups.records import PartitionSet
 
 Place = tuple[UUID, int]
@@ -15,6 +14,7 @@ Place = tuple[UUID, int]
 # Partitions that are looked at to level what members have.
 _MOST_LOOKED_AT = 200_000
 _FEW = 32
+_NONE: Final[frozenset[int]] = frozenset()
 
 
 class AssignmentInput(msgspec.Struct, frozen=True):
@@ -51,33 +51,74 @@ def assign_uniform(given: AssignmentInput) -> dict[str, PartitionSet]:
     if not given.subscribed:
         return {}
     if len(set(given.subscribed.values())) == 1:
-        places = _uniform_same_topics(given)
-    else:
-        places = _uniform_different_topics(given)
+        return _uniform_same_topics(given)
+    places = _uniform_different_topics(given)
     return {member_id: from_pairs(taken) for member_id, taken in places.items()}
 
 
-def _uniform_same_topics(given: AssignmentInput) -> dict[str, list[Place]]:
+def _uniform_same_topics(given: AssignmentInput) -> dict[str, PartitionSet]:
+    """Whole sets of partitions are kept and given: this is done on the event loop, for 100,000 partitions or more."""
     members = given.members()
-    topics = next(iter(given.subscribed.values()))
-    total = sum(given.partition_counts.get(topic_id, 0) for topic_id in topics)
-    share, extra = divmod(total, len(members))
-    places: dict[str, list[Place]] = {}
-    claimed: set[Place] = set()
+    topics = sorted(next(iter(given.subscribed.values())))
+    free = {topic_id: set(range(given.partition_counts.get(topic_id, 0))) for topic_id in topics}
+    share, extra = divmod(sum(map(len, free.values())), len(members))
+    assigned: dict[str, PartitionSet] = {}
+    sizes: dict[str, int] = {}
     for member_id in members:
-        former = [place for place in _still_valid(given, member_id) if place not in claimed]
-        quota = share + (extra > 0 and len(former) > share)
+        kept = _still_free(given.previous.get(member_id, {}), free)
+        size = sum(map(len, kept.values()))
+        quota = share + (extra > 0 and size > share)
         extra -= quota - share
-        places[member_id] = former[:quota]
-        claimed.update(places[member_id])
-    free = iter([place for place in _all_places(given, topics) if place not in claimed])
+        if size > quota:
+            kept, size = _first_of(kept, quota), quota
+        for topic_id, partitions in kept.items():
+            free[topic_id] -= partitions
+        assigned[member_id], sizes[member_id] = kept, size
+    rest = _Rest([(topic_id, sorted(free[topic_id])) for topic_id in topics if free[topic_id]])
     for member_id in members:
-        places[member_id].extend(islice(free, max(share - len(places[member_id]), 0)))
+        if sizes[member_id] < share:
+            assigned[member_id] = union(assigned[member_id], rest.take(share - sizes[member_id]))
+            sizes[member_id] = share
     for member_id in members:
-        if extra > 0 and len(places[member_id]) == share:
-            places[member_id].append(next(free))
+        if extra > 0 and sizes[member_id] == share:
+            assigned[member_id] = union(assigned[member_id], rest.take(1))
             extra -= 1
-    return places
+    return assigned
+
+
+def _still_free(former: PartitionSet, free: Mapping[UUID, set[int]]) -> PartitionSet:
+    """Those that are there, subscribed and nobody else's by now: nearly always all of them."""
+    if all(partitions <= free.get(topic_id, _NONE) for topic_id, partitions in former.items()):
+        return former
+    return {
+        topic_id: both
+        for topic_id, partitions in former.items()
+        if (both := partitions & free.get(topic_id, _NONE))
+    }
+
+
+def _first_of(partitions: PartitionSet, count: int) -> PartitionSet:
+    return _Rest([(topic_id, sorted(partitions[topic_id])) for topic_id in sorted(partitions)]).take(count)
+
+
+class _Rest:
+    """What is handed out from the first on, topic by topic."""
+
+    def __init__(self, places: list[tuple[UUID, list[int]]]) -> None:
+        self._places = places
+        self._topic = self._at = 0
+
+    def take(self, count: int) -> PartitionSet:
+        taken: dict[UUID, frozenset[int]] = {}
+        while count > 0:
+            topic_id, partitions = self._places[self._topic]
+            some = partitions[self._at : self._at + count]
+            taken[topic_id] = frozenset(some)
+            count -= len(some)
+            self._at += len(some)
+            if self._at == len(partitions):
+                self._topic, self._at = self._topic + 1, 0
+        return taken
 
 
 def _uniform_different_topics(given: AssignmentInput) -> dict[str, list[Place]]:
@@ -187,23 +228,6 @@ def _level(owner: dict[tuple[int, int], int], loads: _Loads, readers: list[_Read
                     moved = True
         if not moved:
             return
-
-
-def _all_places(given: AssignmentInput, topics: frozenset[UUID]) -> list[Place]:
-    return [
-        (topic_id, partition)
-        for topic_id in sorted(topics)
-        for partition in range(given.partition_counts.get(topic_id, 0))
-    ]
-
-
-def _still_valid(given: AssignmentInput, member_id: str) -> list[Place]:
-    topics = given.subscribed[member_id]
-    return sorted(
-        place
-        for place in pairs(given.previous.get(member_id, {}))
-        if place[0] in topics and place[1] < given.partition_counts.get(place[0], 0)
-    )
 
 
 ASSIGNORS: Final[Mapping[str, Callable[[AssignmentInput], dict[str, PartitionSet]]]] = {

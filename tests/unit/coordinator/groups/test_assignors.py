@@ -137,3 +137,13 @@ def test_the_work_of_levelling_is_bounded_and_done_with_the_next_assignment(
     first, assigned = spread({})
     assert looked_at <= sum(counts.values()) + 1_000 + sum(counts.values())
     assert spread(assigned)[0] <= first
+
+
+def test_what_a_member_keeps_is_not_looked_at_one_by_one() -> None:
+    """It is done on the event loop, and a group may have a hundred thousand partitions."""
+    topics = frozenset(TOPICS)
+    members = {f"m{n}": topics for n in range(3)}
+    counts = dict.fromkeys(TOPICS, 3)
+    before = assign_uniform(an_input(members, counts))
+    after = assign_uniform(an_input(members, counts, before))
+    assert all(after[member] is before[member] for member in members)
