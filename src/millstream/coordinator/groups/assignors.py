@@ -1,12 +1,13 @@
 """Server-side assignors: who should read which partitions. Equal input gives equal output."""
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import accumulate
 from typing import Final, NamedTuple
 from uuid import UUID
 
 import msgspec
 
-from millstream.coordinator.groups.partition_sets import from_pairs, pairs, union
+from millstream.coordinator.groups.partition_sets import from_pairs, union
 from millstream.coordinator.groups.records import PartitionSet
 
 Place = tuple[UUID, int]
@@ -14,6 +15,7 @@ Place = tuple[UUID, int]
 # Partitions that are looked at to level what members have.
 _MOST_LOOKED_AT = 200_000
 _FEW = 32
+_NOBODY = -1
 _NONE: Final[frozenset[int]] = frozenset()
 
 
@@ -52,8 +54,7 @@ def assign_uniform(given: AssignmentInput) -> dict[str, PartitionSet]:
         return {}
     if len(set(given.subscribed.values())) == 1:
         return _uniform_same_topics(given)
-    places = _uniform_different_topics(given)
-    return {member_id: from_pairs(taken) for member_id, taken in places.items()}
+    return _uniform_different_topics(given)
 
 
 def _uniform_same_topics(given: AssignmentInput) -> dict[str, PartitionSet]:
@@ -121,29 +122,58 @@ class _Rest:
         return taken
 
 
-def _uniform_different_topics(given: AssignmentInput) -> dict[str, list[Place]]:
+def _uniform_different_topics(given: AssignmentInput) -> dict[str, PartitionSet]:
     members = given.members()
     topics = sorted(given.partition_counts)
     number = {topic_id: at for at, topic_id in enumerate(topics)}
     readers = _readers(given, members, number)
-    owner: dict[tuple[int, int], int] = {}
+    places = _Places([given.partition_counts[topic_id] for topic_id in topics])
     for reader, member_id in enumerate(members):
         subscribed = given.subscribed[member_id]
-        for topic_id, partition in pairs(given.previous.get(member_id, {})):
-            if topic_id in subscribed and partition < given.partition_counts.get(topic_id, 0):
-                owner.setdefault((number[topic_id], partition), reader)
-    loads = _Loads(len(members), owner.values())
+        for topic_id, partitions in given.previous.get(member_id, {}).items():
+            if topic_id in subscribed and topic_id in number:
+                places.claim(number[topic_id], partitions, reader)
+    loads = _Loads(len(members), (reader for reader in places.owner if reader != _NOBODY))
     # The topics with the fewest readers first: the others can still go round them.
     for at in sorted(range(len(topics)), key=lambda at: (readers[at].bits.bit_count(), at)):
-        for partition in range(given.partition_counts[topics[at]] if readers[at].bits else 0):
-            if (at, partition) not in owner:
-                owner[at, partition] = taker = loads.least_of(readers[at])
+        for place in places.of(at) if readers[at].bits else ():
+            if places.owner[place] == _NOBODY:
+                places.owner[place] = taker = loads.least_of(readers[at])
                 loads.move(taker, 1)
-    _level(owner, loads, readers)
-    places: dict[str, list[Place]] = {member_id: [] for member_id in members}
-    for (at, partition), reader in owner.items():
-        places[members[reader]].append((topics[at], partition))
-    return places
+    _level(places, loads, readers)
+    assigned = places.by_owner(len(members))
+    return {
+        member_id: {topics[at]: frozenset(partitions) for at, partitions in mine.items()}
+        for member_id, mine in zip(members, assigned, strict=True)
+    }
+
+
+class _Places:
+    """All partitions in one row, topic by topic, and who is to have each."""
+
+    def __init__(self, counts: list[int]) -> None:
+        self._first = [0, *accumulate(counts)]
+        self.owner = [_NOBODY] * self._first[-1]
+        self.topic = [at for at, count in enumerate(counts) for _ in range(count)]
+
+    def of(self, topic: int) -> range:
+        return range(self._first[topic], self._first[topic + 1])
+
+    def claim(self, topic: int, partitions: frozenset[int], reader: int) -> None:
+        """Those that are there, and nobody else's."""
+        owner, first, end = self.owner, self._first[topic], self._first[topic + 1]
+        for partition in partitions:
+            if first + partition < end and owner[first + partition] == _NOBODY:
+                owner[first + partition] = reader
+
+    def by_owner(self, readers: int) -> list[dict[int, list[int]]]:
+        """Of each reader, the partitions by topic."""
+        found: list[dict[int, list[int]]] = [{} for _ in range(readers)]
+        for topic, first in enumerate(self._first[:-1]):
+            for partition, reader in enumerate(self.owner[first : self._first[topic + 1]]):
+                if reader != _NOBODY:
+                    found[reader].setdefault(topic, []).append(partition)
+        return found
 
 
 class _Readers(NamedTuple):
@@ -191,13 +221,17 @@ class _Loads:
     def is_level(self) -> bool:
         return max(self.of) - min(self.of) < 2
 
+    @property
+    def least(self) -> int:
+        while not self._with[self._least]:
+            self._least += 1
+        return self._least
+
     def least_of(self, readers: "_Readers") -> int:
         """The first of those that have the least."""
         if readers.few:
             return min(readers.few, key=self.of.__getitem__)
-        while not self._with[self._least]:
-            self._least += 1
-        for load in range(self._least, len(self._with)):
+        for load in range(self.least, len(self._with)):
             if found := readers.bits & self._with[load]:
                 return (found & -found).bit_length() - 1
         raise ValueError("a topic without readers")
@@ -212,15 +246,21 @@ class _Loads:
         self._least = min(self._least, load)
 
 
-def _level(owner: dict[tuple[int, int], int], loads: _Loads, readers: list[_Readers]) -> None:
+def _level(places: _Places, loads: _Loads, readers: list[_Readers]) -> None:
     """Move single partitions to a reader with at least two fewer; every move evens the loads. What a few rounds do not
     level is left to the next assignment: subscriptions can be made to take any number.
     """
-    for _ in range(max(_MOST_LOOKED_AT // max(len(owner), 1), 1)):
+    owner = places.owner
+    taken = [place for place, reader in enumerate(owner) if reader != _NOBODY]
+    for _ in range(max(_MOST_LOOKED_AT // max(len(taken), 1), 1)):
         moved = False
         if not loads.is_level:
-            for place, giver in sorted(owner.items(), key=lambda item: (-loads.of[item[1]], item[0])):
-                taker = loads.least_of(readers[place[0]])
+            found = [-loads.of[reader] for reader in owner]
+            for place in sorted(taken, key=found.__getitem__):
+                giver = owner[place]
+                if loads.of[giver] - loads.least < 2:
+                    continue
+                taker = loads.least_of(readers[places.topic[place]])
                 if loads.of[giver] - loads.of[taker] >= 2:
                     owner[place] = taker
                     loads.move(giver, -1)
