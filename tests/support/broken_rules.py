@@ -247,7 +247,7 @@ def majority_founds(patch: pytest.MonkeyPatch) -> None:
 
     def eager(now: founding.Situation) -> Any:
         step = decide(now)
-        here = {each.replica for each in now.there.values()}
+        here = {each.member for each in now.there.values()}
         is_due = isinstance(step, founding.Wait) and len(here) > len(now.seeds) / 2 and min(here) == now.me
         return founding.Propose(tuple(sorted(here))) if is_due else step
 

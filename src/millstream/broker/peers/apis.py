@@ -38,7 +38,7 @@ def hello(membership: ClusterMembership | None, hello: Hello, call: Call) -> Wel
 
 
 def quorum(membership: ClusterMembership | None, part: memoryview, call: Call) -> Any:
-    """A part of a message between replicas of the quorum; there is no reply."""
+    """A part of a message between quorum members; there is no reply."""
     _network(membership).receive(call.source, part)
     return NO_REPLY
 

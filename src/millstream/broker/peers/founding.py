@@ -63,17 +63,17 @@ def next_step(now: Situation) -> Join | Propose | Wait:
     if known := _known_cluster(now):
         return Wait(_other_cluster(known))
     _require_same_seeds(now)
-    if now.missing or all(each.replica != now.me for each in now.there.values()):
+    if now.missing or all(each.member != now.me for each in now.there.values()):
         return Wait(_missing_seeds(now))
-    replicas = _distinct(now.there.values())
-    if len(replicas) < len(now.seeds):
+    members = _distinct(now.there.values())
+    if len(members) < len(now.seeds):
         return Wait(
             f"of the seeds {', '.join(now.seeds)} two are one node; give each node an address of its own"
         )
-    founder = _founder(replicas, now.there.values())
+    founder = _founder(members, now.there.values())
     if founder != now.me:
         return Wait(f"node {founder.node_id} founds the cluster")
-    return Propose(tuple(sorted(replicas)))
+    return Propose(tuple(sorted(members)))
 
 
 def chosen_voters(now: Situation, node_ids: Collection[int]) -> tuple[MemberKey, ...]:
@@ -83,7 +83,7 @@ def chosen_voters(now: Situation, node_ids: Collection[int]) -> tuple[MemberKey,
     if known := _known_cluster(now):
         raise CannotFound(_other_cluster(known))
     _require_same_seeds(now)
-    found = {each.replica.node_id: each.replica for each in now.there.values()}
+    found = {each.member.node_id: each.member for each in now.there.values()}
     if absent := sorted(set(node_ids) - found.keys()):
         raise CannotFound(
             f"node {', '.join(map(str, absent))} is not among the seeds that answer; these are"
@@ -116,7 +116,7 @@ def refusal_to_promise(now: Situation, founder: MemberKey, voters: Collection[Me
         return f"{node} has another data directory by now"
     if now.promised in (None, now.me, founder):
         return None
-    if any(each.replica == now.promised and each.promised == founder for each in now.there.values()):
+    if any(each.member == now.promised and each.promised == founder for each in now.there.values()):
         return None
     return f"{node}: {waits_for_founder(now.promised)}"
 
@@ -135,7 +135,7 @@ def _known_cluster(now: Situation) -> KnownCluster | None:
         return now.known
     for seed, each in now.there.items():
         if each.heard or each.cluster_id:
-            return KnownCluster(each.heard or each.cluster_id, each.replica.node_id, seed)
+            return KnownCluster(each.heard or each.cluster_id, each.member.node_id, seed)
     return None
 
 
@@ -152,7 +152,7 @@ def _missing_seeds(now: Situation) -> str:
         return f"the seeds {', '.join(now.seeds)} know of no cluster yet, and found one without this node"
     names = ", ".join(now.missing)
     reason = f"the seeds that do not answer: {names}; a new cluster is founded when all are there: start them"
-    here = sorted({each.replica.node_id for each in now.there.values()})
+    here = sorted({each.member.node_id for each in now.there.values()})
     if len(here) < majority(len(now.seeds)) or now.me.node_id not in here:
         return reason
     return (
@@ -161,10 +161,10 @@ def _missing_seeds(now: Situation) -> str:
     )
 
 
-def _founder(replicas: Collection[MemberKey], answers: Iterable[Welcome]) -> MemberKey:
+def _founder(members: Collection[MemberKey], answers: Iterable[Welcome]) -> MemberKey:
     """One that some promised already, or else the lowest: every seed comes to the same answer."""
-    promised = {each.promised for each in answers if each.promised in replicas}
-    return min((each for each in promised if each is not None), default=min(replicas))
+    promised = {each.promised for each in answers if each.promised in members}
+    return min((each for each in promised if each is not None), default=min(members))
 
 
 def _require_same_seeds(now: Situation) -> None:
@@ -177,10 +177,10 @@ def _require_same_seeds(now: Situation) -> None:
 
 
 def _distinct(answers: Iterable[Welcome]) -> set[MemberKey]:
-    replicas = {each.replica for each in answers}
-    if len({replica.node_id for replica in replicas}) < len(replicas):
+    members = {each.member for each in answers}
+    if len({member.node_id for member in members}) < len(members):
         raise CannotJoin("two of the seeds have the same id; give every node an id of its own with --node-id")
-    return replicas
+    return members
 
 
 class CannotJoin(Exception):

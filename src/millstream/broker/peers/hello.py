@@ -16,7 +16,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True):
     """
 
     cluster_id: str
-    replica: MemberKey
+    member: MemberKey
     seeds: tuple[str, ...]
     address: str = ""
 
@@ -31,7 +31,7 @@ class Welcome(msgspec.Struct, frozen=True, array_like=True):
     """
 
     cluster_id: str
-    replica: MemberKey
+    member: MemberKey
     seeds: tuple[str, ...]
     members: tuple[MemberKey, ...] = ()
     refusal: str | None = None
@@ -67,19 +67,19 @@ def answer(
 ) -> Welcome:
     """`retired` are the data directories that were removed from the cluster, `is_reached` says who runs right now."""
     refusal, is_removed = None, False
-    if caller.replica.node_id == me.replica.node_id and caller.replica != me.replica:
-        refusal = _id_is_taken(me.replica)
+    if caller.member.node_id == me.member.node_id and caller.member != me.member:
+        refusal = _id_is_taken(me.member)
     elif caller.cluster_id and me.cluster_id and caller.cluster_id != me.cluster_id:
         refusal = (
             f"the node belongs to cluster {me.cluster_id} and the data directory to cluster {caller.cluster_id};"
             " check --seeds and --data"
         )
-    elif caller.replica.directory_id in retired:
+    elif caller.member.directory_id in retired:
         is_removed = True
-        refusal = f"node {caller.replica.node_id} was removed from the cluster; it may come back with an empty --data"
+        refusal = f"node {caller.member.node_id} was removed from the cluster; it may come back with an empty --data"
     else:
-        refusal = _known_otherwise(members, caller.replica, is_reached)
-    return Welcome(me.cluster_id, me.replica, me.seeds, members, refusal, is_removed=is_removed)
+        refusal = _known_otherwise(members, caller.member, is_reached)
+    return Welcome(me.cluster_id, me.member, me.seeds, members, refusal, is_removed=is_removed)
 
 
 def _id_is_taken(member: MemberKey) -> str:

@@ -37,7 +37,7 @@ Gone = Callable[[MemberKey], None]
 
 
 class PeerLink:
-    """`peer` is the replica at the other end while it can be spoken to, else None."""
+    """`peer` is the quorum member at the other end while it can be spoken to, else None."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class PeerLink:
     ) -> None:
         """At a seed's address, which may be for clients, it is asked where nodes connect.
 
-        `gone` is told of a replica that could be spoken to, and at whose address nothing listens any more."""
+        `gone` is called with a member that had answered when its address starts to refuse connections."""
         self._elapsed = elapsed
         self._longest_pause = longest_pause
         self._is_seed = is_seed
@@ -65,7 +65,7 @@ class PeerLink:
         self._gone = gone
         self._last_peer: MemberKey | None = None
         self.ended: MemberKey | None = None
-        """The replica that was there, as long as nothing listens at its address."""
+        """The member that was last reached, while its address refuses connections."""
         self.ended_at = float("-inf")
         """When the attempt began that found so last."""
         self._greetings = 0
@@ -165,7 +165,7 @@ class PeerLink:
         try:
             while not self._reading.done():
                 welcome = decode_welcome(await self.call(PEER_HELLO, encode(self._hello()), _SILENCE_SECONDS))
-                self.peer = welcome.replica if welcome.refusal is None else None
+                self.peer = welcome.member if welcome.refusal is None else None
                 self._last_peer = self.peer
                 self.ended = None
                 self._greetings += 1

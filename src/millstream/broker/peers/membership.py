@@ -235,7 +235,7 @@ class ClusterMembership:
             network.me.node_id,
             network.cluster_id,
             self.waiting_for,
-            tuple((seed, each.replica.node_id) for seed, each in network.seeds_there().items()),
+            tuple((seed, each.member.node_id) for seed, each in network.seeds_there().items()),
             -1 if promised is None else promised.node_id,
         )
 

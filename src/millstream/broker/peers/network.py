@@ -114,23 +114,23 @@ class PeerNetwork:
         return {
             seed: self.answers[seed]
             for seed in self.seeds
-            if seed in self.answers and self.is_reached(self.answers[seed].replica)
+            if seed in self.answers and self.is_reached(self.answers[seed].member)
         }
 
-    def is_reached(self, replica: MemberKey) -> bool:
-        return replica == self.me or any(link.peer == replica for link in self._links.values())
+    def is_reached(self, member: MemberKey) -> bool:
+        return member == self.me or any(link.peer == member for link in self._links.values())
 
     # What goes out
 
-    async def ask_promise(self, replica: MemberKey, request: AskPromise) -> PromiseAnswer:
-        """Whether that replica lets this node found a cluster; no answer is none."""
-        link = next((each for each in self._links.values() if each.peer == replica), None)
+    async def ask_promise(self, member: MemberKey, request: AskPromise) -> PromiseAnswer:
+        """Whether that member lets this node found a cluster; no answer is none."""
+        link = next((each for each in self._links.values() if each.peer == member), None)
         if link is None:
-            return PromiseAnswer(f"node {replica.node_id} is not reached")
+            return PromiseAnswer(f"node {member.node_id} is not reached")
         try:
             return decode_answer(await link.call(PEER_FOUNDING, encode(request), _PROMISE_SECONDS))
         except (KafkaError, msgspec.MsgspecError) as error:
-            return PromiseAnswer(f"node {replica.node_id} does not answer: {error}")
+            return PromiseAnswer(f"node {member.node_id} does not answer: {error}")
 
     def send(self, message: Message) -> None:
         link = next((each for each in self._links.values() if each.peer == message.to), None)
@@ -174,17 +174,17 @@ class PeerNetwork:
         welcome = answer(self._hello(), self.members, caller, retired, self.is_reached)
         if welcome.refusal is not None:
             sometimes("a node was refused by another")
-            log.warning("node refused", node=caller.replica.node_id, reason=welcome.refusal)
+            log.warning("node refused", node=caller.member.node_id, reason=welcome.refusal)
         elif caller.cluster_id and not self.cluster_id:
-            self._heard_of(caller.cluster_id, caller.replica, caller.address)
+            self._heard_of(caller.cluster_id, caller.member, caller.address)
             if caller.seeds == self.seeds:
                 # There it is said where the controller is, or why this node is not let in.
                 self._link_back(caller)
         elif self._admission is not None and welcome.members and self._metadata is not None:
-            self._metadata.peer_came(caller.replica)
-            self._admission.consider(caller.replica)
+            self._metadata.peer_came(caller.member)
+            self._admission.consider(caller.member)
             self._link_back(caller)
-            if caller.replica not in welcome.members:
+            if caller.member not in welcome.members:
                 welcome = msgspec.structs.replace(
                     welcome, controller=self._controller_address(self._metadata)
                 )
@@ -195,10 +195,10 @@ class PeerNetwork:
             promised=self.promised(),
         )
 
-    def _heard_of(self, cluster_id: str, replica: MemberKey, address: str) -> None:
+    def _heard_of(self, cluster_id: str, member: MemberKey, address: str) -> None:
         if self.known is None:
-            log.info("another node knows a cluster", cluster_id=cluster_id, node=replica.node_id)
-            self.known = KnownCluster(cluster_id, replica.node_id, address)
+            log.info("another node knows a cluster", cluster_id=cluster_id, node=member.node_id)
+            self.known = KnownCluster(cluster_id, member.node_id, address)
 
     def receive(self, source: object, data: memoryview) -> None:
         """A part of a message; `source` is the connection that it came on."""
@@ -249,20 +249,20 @@ class PeerNetwork:
 
     def _link_back(self, caller: Hello) -> None:
         """A node that is neither a seed nor a broker yet is reached at the address that it gives."""
-        is_linked = any(link.peer == caller.replica for link in self._links.values())
-        if caller.address and caller.replica != self.me and not is_linked:
+        is_linked = any(link.peer == caller.member for link in self._links.values())
+        if caller.address and caller.member != self.me and not is_linked:
             self._link(caller.address)
 
     def _greeted(self, link: PeerLink, welcome: Welcome) -> None:
         before = self.answers.get(link.address)
-        is_news = before is None or (before.replica, before.refusal) != (welcome.replica, welcome.refusal)
+        is_news = before is None or (before.member, before.refusal) != (welcome.member, welcome.refusal)
         self.answers[link.address] = welcome
         if welcome.cluster_id and not self.cluster_id:
-            self._heard_of(welcome.cluster_id, welcome.replica, link.address)
+            self._heard_of(welcome.cluster_id, welcome.member, link.address)
         if self._metadata is not None and welcome.refusal is None:
-            self._metadata.peer_came(welcome.replica)
-        if welcome.now_ms >= 0 and welcome.replica != self.me:
-            self._time.heard(welcome.replica.node_id, welcome.now_ms)
+            self._metadata.peer_came(welcome.member)
+        if welcome.now_ms >= 0 and welcome.member != self.me:
+            self._time.heard(welcome.member.node_id, welcome.now_ms)
         if welcome.refusal is not None:
             self.refusal = f"the node at {link.address} refuses this one: {welcome.refusal}"
             self.refused.set()
@@ -270,14 +270,14 @@ class PeerNetwork:
                 log.error("refused by another node", address=link.address, reason=welcome.refusal)
             if welcome.is_removed:
                 self.removed(self.refusal)
-        elif welcome.replica == self.me:
+        elif welcome.member == self.me:
             self._unlink(link.address)
         else:
             if welcome.controller:
                 self._link(welcome.controller)
             self._keep_one(link)
             if is_news:
-                log.info("connected", node=welcome.replica.node_id, address=link.address)
+                log.info("connected", node=welcome.member.node_id, address=link.address)
 
     def _keep_one(self, link: PeerLink) -> None:
         """A node may be known by two addresses; the seed stays, because it outlives restarts of that node."""

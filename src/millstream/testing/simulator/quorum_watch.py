@@ -20,7 +20,7 @@ _MOST_ENTRIES = 1500
 class QuorumWatch:
     """One leader a term; what is committed stays; after the same entry everybody has the same image.
 
-    What replicas promise one by one is `PromiseWatch`'s, who has a vote `MembershipWatch`'s.
+    What members promise one by one is `PromiseWatch`'s, who has a vote `MembershipWatch`'s.
     """
 
     def __init__(self, loop: SimulatedLoop) -> None:
@@ -46,12 +46,12 @@ class QuorumWatch:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """See every replica that lives meanwhile."""
+        """See every member that lives meanwhile."""
         pump = Member._pump
 
-        def watched(replica: Member) -> None:
-            pump(replica)
-            self._look(replica)
+        def watched(member: Member) -> None:
+            pump(member)
+            self._look(member)
 
         setattr(Member, "_pump", watched)  # noqa: B010 - a method in place of a method
         try:
@@ -59,10 +59,10 @@ class QuorumWatch:
         finally:
             setattr(Member, "_pump", pump)  # noqa: B010
 
-    def _look(self, replica: Member) -> None:
-        state = replica._raft.state
-        if state.is_hard_state_durable and self._votes.get(replica) != (state.term, state.vote):
-            self._votes[replica] = state.term, state.vote
+    def _look(self, member: Member) -> None:
+        state = member._raft.state
+        if state.is_hard_state_durable and self._votes.get(member) != (state.term, state.vote):
+            self._votes[member] = state.term, state.vote
             self._promises.wrote(state.key, state.term, state.vote)
             if state.vote is not None and state.vote != state.key:
                 self.voted(state.key.node_id, state.vote.node_id)
@@ -76,13 +76,13 @@ class QuorumWatch:
                     f"nodes {leader} and {state.key.node_id} both lead the quorum in term {state.term}"
                 )
         log = state.log
-        in_force = self._memberships.look(replica, log, max(self.committed_index, log.commit_index))
-        if log.stable_index != self._stable.get(replica):
-            self._stable[replica] = log.stable_index
+        in_force = self._memberships.look(member, log, max(self.committed_index, log.commit_index))
+        if log.stable_index != self._stable.get(member):
+            self._stable[member] = log.stable_index
             self._promises.has(state.key, log.stable_index)
         if log.commit_index > self.committed_index and log.commit_index >= log.first_index:
             self._promises.committed(state, log.entry(log.commit_index), in_force)
-        committed, applied = self._checked.get(replica, (0, 0))
+        committed, applied = self._checked.get(member, (0, 0))
         if log.commit_index == committed and log.applied_index == applied:
             return
         if log.commit_index > committed:
@@ -90,10 +90,10 @@ class QuorumWatch:
                 self._check_entry(state.key.node_id, entry)
             self.committed_index = max(self.committed_index, log.commit_index)
         # In the middle of applying the image is not that of the index yet; the event around this one looks again.
-        if log.applied_index > applied and not replica._is_pumping:
+        if log.applied_index > applied and not member._is_pumping:
             applied = log.applied_index
-            self._check_image(state.key.node_id, applied, replica._machine)
-        self._checked[replica] = log.commit_index, applied
+            self._check_image(state.key.node_id, applied, member._machine)
+        self._checked[member] = log.commit_index, applied
 
     def _check_entry(self, node_id: int, entry: Entry) -> None:
         known = self._committed.get(entry.index)
@@ -124,15 +124,15 @@ class MembershipWatch:
         self._violated = violated
         self._known: dict[Hashable, Membership] = {}
 
-    def look(self, replica: Hashable, log: RaftLog, committed_index: int) -> tuple[Membership, ...]:
-        """The membership that counts for the replica by its log, and the one before it, if that changed just now.
+    def look(self, member: Hashable, log: RaftLog, committed_index: int) -> tuple[Membership, ...]:
+        """The membership that counts for the member by its log, and the one before it, if that changed just now.
 
-        Up to `committed_index` some replica has committed.
+        Up to `committed_index` some member has committed.
         """
-        now, before = log.membership, self._known.get(replica)
+        now, before = log.membership, self._known.get(member)
         if now is before:
             return (now,)
-        self._known[replica] = now
+        self._known[member] = now
         for (index, old), (later_index, new) in pairwise(log._memberships):
             if index > committed_index:
                 self._violated(
@@ -144,7 +144,7 @@ class MembershipWatch:
 
 
 class PromiseWatch:
-    """A term never goes back and has one vote of each replica, restarts or not; an entry is committed when a majority
+    """A term never goes back and has one vote of each member, restarts or not; an entry is committed when a majority
     has it on disk; whoever leads a term has a majority's votes and all that was committed in earlier ones. Majorities
     are of the membership in force: the newest in the leader's log.
     """
@@ -159,7 +159,7 @@ class PromiseWatch:
         """The last entry that was committed in each term."""
 
     def wrote(self, key: MemberKey, term: int, vote: MemberKey | None) -> None:
-        """Term and vote are on the replica's disk."""
+        """Term and vote are on the member's disk."""
         known_term, known_vote = self._promised.get(key, (0, None))
         self._promised[key] = term, vote
         if vote is not None:
@@ -170,7 +170,7 @@ class PromiseWatch:
             self._violated(f"node {key.node_id} votes in term {term} for {vote}, and did for {known_vote}")
 
     def has(self, key: MemberKey, stable_index: int) -> None:
-        """Up to there the replica's log is on its disk."""
+        """Up to there the member's log is on its disk."""
         self._stable[key] = stable_index
 
     def committed(self, state: RaftState, entry: Entry, in_force: Iterable[Membership]) -> None:

@@ -26,8 +26,8 @@ C, B, A = (MemberKey(number, UUID(int=number)) for number in (1, 2, 3))
 ID = "c" * 22
 
 
-def new(replica: MemberKey, seeds: tuple[str, ...] = SEEDS) -> Welcome:
-    return Welcome("", replica, seeds)
+def new(member: MemberKey, seeds: tuple[str, ...] = SEEDS) -> Welcome:
+    return Welcome("", member, seeds)
 
 
 EMPTY = {"a:1": new(A), "b:1": new(B), "c:1": new(C)}
@@ -55,7 +55,7 @@ def test_without_one_of_the_seeds_nobody_founds(me: MemberKey) -> None:
         told = reason(seen(me, there))
         assert absent in told
         assert "start them" in told
-        is_here = any(each.replica == me for each in there.values())
+        is_here = any(each.member == me for each in there.values())
         assert ("millstream cluster found --with" in told) == is_here
 
 

@@ -17,11 +17,11 @@ ME = Hello(CLUSTER, ONE, SEEDS)
 def test_a_member_and_a_newcomer_are_welcome() -> None:
     for caller in (Hello(CLUSTER, TWO, SEEDS), Hello("", MemberKey(3, UUID(int=3)), SEEDS)):
         welcome = answer(ME, (ONE, TWO), caller)
-        assert (welcome.refusal, welcome.replica, welcome.members) == (None, ONE, (ONE, TWO))
+        assert (welcome.refusal, welcome.member, welcome.members) == (None, ONE, (ONE, TWO))
 
 
 def test_a_node_that_calls_itself_is_told_its_own_name() -> None:
-    assert answer(ME, (ONE,), ME).replica == ONE
+    assert answer(ME, (ONE,), ME).member == ONE
     assert answer(ME, (ONE,), ME).refusal is None
 
 

@@ -135,7 +135,7 @@ def test_messages_arrive_in_order_and_calls_are_answered() -> None:
     async def story() -> None:
         other = OtherNode()
         async with linked(other) as (link, ears):
-            assert (await ears.welcomes.get()).replica == TWO == link.peer
+            assert (await ears.welcomes.get()).member == TWO == link.peer
             for number in range(100):
                 assert link.send(CLUSTER, beat(number))
             assert [await other.messages.get() for _ in range(100)] == [beat(number) for number in range(100)]
