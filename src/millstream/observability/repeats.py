@@ -47,32 +47,37 @@ class LogThrottle(Generic[Kind]):
 
 
 class _Log(Protocol):
+    def error(self, event: str, **fields: object) -> object: ...
+
     def warning(self, event: str, **fields: object) -> object: ...
 
     def info(self, event: str, **fields: object) -> object: ...
 
 
 class Condition:
-    """Something that lasts: told when it begins, once a minute while it lasts, and when it ends."""
+    """Something that lasts: logged when it begins, once a minute while it lasts, and when it ends."""
 
-    def __init__(self, log: _Log, now: Callable[[], float], lasting: str, ended: str) -> None:
-        self._log = log
+    def __init__(
+        self, log: _Log, now: Callable[[], float], lasting: str, ended: str, *, is_error: bool = False
+    ) -> None:
+        self._log_lasting = log.error if is_error else log.warning
+        self._log_ended = log.info
         self._now = now
         self._lasting = lasting
         self._ended = ended
         self._since: float | None = None
-        self._told_at = 0.0
+        self._logged_at = 0.0
 
-    def lasts(self, reason: str) -> None:
+    def lasts(self, **fields: object) -> None:
         now = self._now()
         if self._since is None:
             self._since = now
-        elif now - self._told_at < _AGAIN_SECONDS:
+        elif now - self._logged_at < _AGAIN_SECONDS:
             return
-        self._told_at = now
-        self._log.warning(self._lasting, error=reason, seconds=round(now - self._since, 1))
+        self._logged_at = now
+        self._log_lasting(self._lasting, **fields, seconds=round(now - self._since, 1))
 
     def ended(self) -> None:
         if self._since is not None:
-            self._log.info(self._ended, seconds=round(self._now() - self._since, 1))
+            self._log_ended(self._ended, seconds=round(self._now() - self._since, 1))
             self._since = None

@@ -25,11 +25,11 @@ def test_a_condition_is_told_when_it_begins_once_a_minute_and_when_it_ends(
     silence = Condition(get_logger("test"), lambda: now, "no heartbeat", "heartbeat again")
     silence.ended()
     for _ in range(250):
-        silence.lasts("the controller does not answer")
+        silence.lasts(error="the controller does not answer")
         now += 0.5
     silence.ended()
     silence.ended()
-    silence.lasts("there is no controller")
+    silence.lasts(error="there is no controller")
 
     assert [(event, fields["seconds"]) for event, fields in told] == [
         ("no heartbeat", 0.0),

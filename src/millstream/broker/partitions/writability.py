@@ -6,6 +6,7 @@ from collections.abc import Callable
 from millstream.broker.machine import Machine
 from millstream.broker.partitions.flusher import Flusher
 from millstream.observability.logs import get_logger
+from millstream.observability.repeats import Condition
 from millstream.observability.tasks import keep_going
 from millstream.runtime.sometimes import sometimes
 
@@ -28,7 +29,9 @@ class Writability:
         self.make_way: Callable[[], None] | None = None
         """Tells the controller at once that others have to lead; None where there are no others."""
         self.has_room = True
-        self._is_answering = True
+        disk, now = log.bind(data=data_dir), machine.clock.monotonic
+        self._full = Condition(disk, now, "disk full", "disk has room", is_error=True)
+        self._silent = Condition(disk, now, "disk does not answer", "disk answers", is_error=True)
 
     def found_no_room(self) -> None:
         """A write was refused for want of room."""
@@ -37,10 +40,8 @@ class Writability:
         self.has_room = False
         sometimes("a disk was full")
         self._machine.tasks.spawn(keep_going(self._wait_for_room), "waiting for room")
-        if self.make_way is None:
-            log.error("the disk is full; writes are refused until there is room", data=self.data_dir)
-        else:
-            log.error("the disk is full; others take over until there is room", data=self.data_dir)
+        self._full.lasts(effect=self._effect)
+        if self.make_way is not None:
             self.make_way()
 
     def free_bytes(self) -> int:
@@ -50,13 +51,15 @@ class Writability:
     def can_write(self) -> bool:
         """False also while the disk takes longer to answer than a follower may lag."""
         is_answering = self._flusher.longest_wait_seconds() <= self._longest_sync_seconds
-        if is_answering != self._is_answering:
-            self._is_answering = is_answering
-            if is_answering:
-                log.info("the disk answers again")
-            else:
-                log.error("the disk does not answer; others take over", data=self.data_dir)
+        if is_answering:
+            self._silent.ended()
+        else:
+            self._silent.lasts(effect=self._effect)
         return self.has_room and is_answering
+
+    @property
+    def _effect(self) -> str:
+        return "writes refused" if self.make_way is None else "other nodes take over"
 
     async def _wait_for_room(self) -> None:
         """Wait until a file of some size can be written: writes that waited would fill a smaller gap at once."""
@@ -73,7 +76,8 @@ class Writability:
             try:
                 await self._machine.workers.run(try_it)
             except OSError:
+                self._full.lasts(effect=self._effect)
                 continue
             self.has_room = True
-            log.info("the disk has room again", data=self.data_dir)
+            self._full.ended()
             self._flusher.room_again()

@@ -16,6 +16,7 @@ from millstream.cluster.raft.membership import majority
 from millstream.cluster.raft.state import RaftSettings
 from millstream.config.settings import ClusterSettings
 from millstream.observability.logs import get_logger
+from millstream.observability.repeats import Condition
 from millstream.runtime.sometimes import sometimes
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ class ContactWatch:
         self._network = network
         self._lease = lease
         self._isolation = isolation
+        now = asyncio.get_running_loop().time
+        self._silence = Condition(log, now, "cut off from other nodes", "in contact with other nodes")
         # After a controller has died no messages come until a node stands for election.
         election_ticks = 2 * (raft.election_ticks + raft.heartbeat_ticks)
         self._seconds = max(cluster.session_timeout, election_ticks * cluster.tick) / 1000
@@ -98,13 +101,12 @@ class ContactWatch:
             self._prolong(voters)
             is_lost = contact.is_lost(voters, leader, network.ended, loop.time())
             is_cut_off = isolation.is_cut_off_by(CutOff.SILENCE)
-            if is_lost and not is_cut_off:
-                sometimes("a node was cut off from the others")
-                log.warning(
-                    "cut off from the other nodes: clients are sent to them", silent_seconds=self._seconds
-                )
-                isolation.cut_off(CutOff.SILENCE)
-            elif is_cut_off and not is_lost:
+            if is_lost:
+                self._silence.lasts(effect="clients sent to other nodes")
+                if not is_cut_off:
+                    sometimes("a node was cut off from the others")
+                    isolation.cut_off(CutOff.SILENCE)
+            elif is_cut_off:
                 await self._return()
 
     def _prolong(self, voters: Collection[int]) -> None:
@@ -118,5 +120,5 @@ class ContactWatch:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._seconds):
                 await self._metadata.quorum.read_barrier()
-            log.info("in contact with the other nodes again")
+            self._silence.ended()
             self._isolation.rejoin(CutOff.SILENCE)

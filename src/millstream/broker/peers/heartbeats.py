@@ -67,9 +67,9 @@ class Heartbeats:
                 if error.code in _OUSTED:
                     self._end_node(error.message)
                     return
-                self._untaken.lasts(error.message)
+                self._untaken.lasts(error=error.message)
             except TimeoutError:
-                self._untaken.lasts("the controller does not answer")
+                self._untaken.lasts(error="the controller does not answer")
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(began_at + self._interval_seconds):
                     await self._is_due.wait()
