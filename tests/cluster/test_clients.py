@@ -108,7 +108,11 @@ def test_stopping_a_node_that_waits_for_the_others_costs_nothing(cluster: Cluste
     waiting = cluster.nodes[1]
     waiting.launch()
     eventually(
-        lambda: waiting.log_entries("waiting for a majority of the cluster's nodes"),
+        lambda: [
+            each
+            for each in waiting.log_entries("waiting")
+            if each["awaited"] == "a majority of the cluster's nodes"
+        ],
         bool,
         "a word about the wait",
     )

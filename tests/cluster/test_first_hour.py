@@ -123,9 +123,7 @@ def test_a_file_that_changes_ends_no_node(cluster: ClusterProcesses, tmp_path: P
     cluster.start()
     node = cluster.nodes[1]
     told = eventually(
-        lambda: [
-            str(each["difference"]) for each in node.log_entries("topic is not as the settings declare it")
-        ],
+        lambda: [str(each["difference"]) for each in node.log_entries("topic differs from settings")],
         lambda lines: len(lines) == 4,
         "a line for each difference",
     )
@@ -140,8 +138,8 @@ def test_a_file_that_changes_ends_no_node(cluster: ClusterProcesses, tmp_path: P
     (waiting,) = eventually(
         lambda: [
             each
-            for each in node.log_entries("declared topic waits for brokers")
-            if each["topic"] == "too-many"
+            for each in node.log_entries("declared topic not created")
+            if each["topic"] == "too-many" and each["cause"] == "too few brokers"
         ],
         bool,
         "a word about the wait",

@@ -137,7 +137,7 @@ def test_a_waiting_node_founds_nothing_serves_nobody_says_why_and_can_be_stopped
     (node.http,) = reserved.addresses
     node.fixed_http = True
     node.launch()
-    told = eventually(lambda: node.log_entries("waiting for the other seeds"), bool, "a word about the wait")
+    told = eventually(lambda: node.log_entries("waiting"), bool, "a word about the wait")
     assert all(cluster.nodes[number].listen in str(told[0]["reason"]) for number in (2, 3))
     health = eventually(lambda: _health(node.http), bool, "an answer about the wait")
     assert health["status"] == "starting"

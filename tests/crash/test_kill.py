@@ -101,7 +101,7 @@ class Load:
             "damage found",
             "storage error",
             "task failed",
-            "corrupt record batch, it is not served",
+            "corrupt record batch",
         ):
             assert self.node.log_entries(event) == []
         assert "Traceback" not in self.node.log_file.read_text()

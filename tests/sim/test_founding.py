@@ -89,7 +89,7 @@ async def two_seeds_lose_their_disks(run: Founding) -> None:
     for _ in range(int(30 / LOOK_SECONDS)):
         await asyncio.sleep(LOOK_SECONDS)
         run.keep_up(1, 2)
-    assert any("n3:9092" in fields["reason"] for event, fields in run.events if event == WAITING)
+    assert any("n3:9092" in fields["reason"] for event, fields in run.events if event == "waiting")
 
 
 async def founder_loses_its_disk_at_once(run: Founding) -> None:
@@ -114,7 +114,6 @@ async def founder_loses_its_disk_at_once(run: Founding) -> None:
     await run.wait(run.all_serve)
 
 
-WAITING = "waiting for the other seeds"
 FOUND_BY = {
     "caller_is_not_heard": all_seeds_lose_their_disks,
     "majority_founds": two_seeds_lose_their_disks,

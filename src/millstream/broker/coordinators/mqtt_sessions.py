@@ -129,7 +129,7 @@ class MqttSessions:
                     await self._refuse(partition, effect, error)
                     return
                 if error.code is not ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-                    log.info("message of a session not appended yet", place=str(place), error=error.message)
+                    log.info("session message not appended yet", place=str(place), error=error.message)
                     await asyncio.sleep(_PAUSE_SECONDS)
                     continue
             await self._report(partition, OwedAppended(tuple(owed.number for owed in effect.owed)))
@@ -152,7 +152,7 @@ class MqttSessions:
     async def _refuse(self, partition: int, effect: AppendOwed, error: KafkaError) -> None:
         """One of several may be too large; the first goes, and the others are tried again."""
         largest = max(effect.owed, key=lambda owed: len(owed.message.value or b""))
-        log.warning("message of a session dropped", topic=largest.message.topic, error=error.message)
+        log.warning("session message dropped", topic=largest.message.topic, error=error.message)
         await self._report(partition, OwedRefused(largest.number))
 
     async def _report(self, partition: int, request: Request[Done]) -> None:

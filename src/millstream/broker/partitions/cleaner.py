@@ -86,7 +86,7 @@ class Cleaner:
             try:
                 await self._upkeep.checkpoint()
             except OSError as error:
-                log.warning("no checkpoint, so nothing more can be cleaned", error=str(error))
+                log.warning("checkpoint not written", effect="cleaning delayed", error=str(error))
 
     async def stop(self) -> None:
         """End the cleaning under way: a swap that was begun is finished, files that will not be swapped in go."""

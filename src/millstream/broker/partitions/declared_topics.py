@@ -36,8 +36,8 @@ class DeclaredTopics:
         self._clock = clock
         self._seeds = len(settings.cluster.bootstrap_servers)
         self._missing = {topic.name: topic for topic in settings.topics}
-        self._told: dict[str, str] = {}
-        """Why a topic is not there yet, as the log has it."""
+        self._causes: dict[str, str] = {}
+        """The cause last logged for each missing topic."""
         self._woken = asyncio.Event()
         self._since = clock.monotonic()
         metadata.subscribe(self._changed)
@@ -83,17 +83,17 @@ class DeclaredTopics:
             topic = image.topic(name)
             if topic is not None:
                 del self._missing[name]
-                if name in self._told:
+                if name in self._causes:
                     log.info("declared topic exists", topic=name)
                 for difference in differences(declared, self._factor(declared), topic):
-                    log.warning("topic is not as the settings declare it", topic=name, difference=difference)
+                    log.warning("topic differs from settings", topic=name, difference=difference)
 
     def _has_brokers(self, topic: TopicSettings) -> bool:
         image, factor = self._metadata.image, self._factor(topic)
         registered, live = len(image.brokers), len(image.live_brokers)
         if registered < factor:
             reason = f"{factor} replicas need as many brokers, and {registered} have come so far"
-            self._tell(topic.name, "declared topic waits for brokers", reason)
+            self._log_missing(topic.name, "too few brokers", reason)
             return False
         expected = max(factor, self._seeds)
         waited = self._clock.monotonic() - self._since
@@ -106,21 +106,21 @@ class DeclaredTopics:
     def _created(self, outcome: CreatedTopic) -> None:
         if outcome.error is None:
             del self._missing[outcome.name]
-            log.info("topic created from the settings", topic=outcome.name)
+            log.info("declared topic created", topic=outcome.name)
         elif outcome.error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             self._waits(outcome.name, outcome.error)
 
     def _waits(self, name: str, error: KafkaError) -> None:
         if error.code in _WITHOUT_CONTROLLER:
-            self._tell(name, "declared topic waits for a controller", error.code.name)
+            self._log_missing(name, "no controller", error.code.name)
         else:
-            self._tell(name, "declared topic cannot be created", error.message)
+            self._log_missing(name, "refused", error.message)
 
-    def _tell(self, name: str, event: str, reason: str) -> None:
-        """Once for each kind of trouble, however often it is tried."""
-        if self._told.get(name) != event:
-            self._told[name] = event
-            log.warning(event, topic=name, reason=reason)
+    def _log_missing(self, name: str, cause: str, reason: str) -> None:
+        """Log each cause once, however often creation is tried."""
+        if self._causes.get(name) != cause:
+            self._causes[name] = cause
+            log.warning("declared topic not created", topic=name, cause=cause, reason=reason)
 
 
 def differences(declared: TopicSettings, factor: int, topic: TopicImage) -> Iterator[str]:

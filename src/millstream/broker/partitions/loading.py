@@ -81,7 +81,7 @@ class Loading:
             seconds=round(self._machine.clock.monotonic() - started, 3),
         )
         if strays := store.strays():
-            log.warning("directories that belong to no topic", count=len(strays), first=strays[0])
+            log.warning("stray directories", count=len(strays), first=strays[0])
 
 
 async def _in_slices(items: Iterable[Item]) -> AsyncIterator[Item]:
@@ -114,13 +114,13 @@ class RecoveryProgress:
         self.cut_bytes += report.cut_bytes
         if report.cut_bytes:
             self._metrics.recovery_cuts.value += 1
-            tell = log.error if report.has_cut_batches else log.warning
-            what = (
-                "damaged end cut, with sound records behind it" if report.has_cut_batches else "torn tail cut"
-            )
-            tell(what, directory=report.directory, bytes=report.cut_bytes)
+            place = log.bind(directory=report.directory, bytes=report.cut_bytes)
+            if report.has_cut_batches:
+                place.error("damaged end cut", effect="sound records behind it cut too")
+            else:
+                place.warning("torn tail cut")
         for name in report.remade:
-            log.warning("damaged file made again from the log", directory=report.directory, file=name)
+            log.warning("damaged file rebuilt from log", directory=report.directory, file=name)
         if report.damaged_segments:
             self.damaged[report.directory] = sorted(report.damaged_segments)
         for damage in report.damages:

@@ -64,7 +64,7 @@ class StorageFaults:
         """A batch at or after `offset` failed its checksum; another replica may have it sound."""
         self._metrics.corrupt_batches.value += 1
         if self._throttle.is_due(("damage", str(error))):
-            log.error("corrupt record batch, it is not served", error=str(error))
+            log.error("corrupt record batch", effect="not served", error=str(error))
         if partition is not None:
             if isinstance(error, CorruptBatch):
                 # What follows an offset may stand in a later segment than the offset: compaction leaves gaps.

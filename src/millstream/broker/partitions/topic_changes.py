@@ -130,7 +130,8 @@ class TopicChanges:
             and self._store.logs[spec.topic, spec.partition].offline is not None
         ):
             log.error(
-                "replica cannot be opened; it is copied again from the others",
+                "replica cannot be opened",
+                effect="copied again from other replicas",
                 topic=spec.topic,
                 partition=spec.partition,
             )

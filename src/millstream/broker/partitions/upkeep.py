@@ -109,7 +109,7 @@ class Upkeep:
         try:
             await self.checkpoint()
         except OSError as error:
-            log.warning("the checkpoint still describes a removed log", error=str(error))
+            log.warning("checkpoint not written", effect="removed log still listed", error=str(error))
 
     async def checkpoint_high_watermarks(self) -> None:
         reached = self._high_watermarks()
@@ -276,4 +276,4 @@ async def _repeat(interval_ms: int, work: Callable[[], Awaitable[None]]) -> None
         try:
             await work()
         except (OSError, KafkaError) as error:
-            log.warning("upkeep failed, will be tried again", work=work.__name__, error=str(error))
+            log.warning("upkeep failed", effect="tried again", work=work.__name__, error=str(error))

@@ -140,7 +140,7 @@ class Founder:
             self._wish = chosen_voters(self._situation(), node_ids)
         except (CannotFound, CannotJoin) as error:
             return PromiseAnswer(str(error))
-        log.info("an operator founds the cluster", nodes=sorted(node_ids))
+        log.info("founding requested", nodes=sorted(node_ids))
         return PromiseAnswer()
 
     async def promise(self, asked: AskPromise) -> PromiseAnswer:
@@ -153,7 +153,7 @@ class Founder:
                 # First, so that this node does not found while it is written down.
                 promise.to = asked.founder
                 await self._workers.run(lambda: promise.keep(asked.founder))
-                log.info("promised to let another node found the cluster", node=asked.founder.node_id)
+                log.info("founding promised", founder=asked.founder.node_id)
             if refusal is not None:
                 sometimes("a founder was refused")
             return PromiseAnswer(refusal)

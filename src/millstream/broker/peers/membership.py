@@ -142,10 +142,10 @@ class ClusterMembership:
         self.metadata = metadata
         self.network.attach(metadata)
         await self._unless_refused(
-            metadata.follow(), "waiting for a majority of the cluster's nodes", self._why_no_majority
+            metadata.follow(), "a majority of the cluster's nodes", self._why_no_majority
         )
         metadata.broker_epoch = await self._unless_refused(
-            self._register(metadata), "waiting for a controller to register with", self._why_no_majority
+            self._register(metadata), "a controller to register with", self._why_no_majority
         )
         log.info("joined", cluster_id=metadata.image.cluster_id, controller=metadata.controller_id)
         return metadata
@@ -153,7 +153,7 @@ class ClusterMembership:
     async def tell_recovered(self, recovered: RecoveredReplicas) -> None:
         """Return when the controller knows what the logs hold on which it cannot count any more without being told."""
         await self._unless_refused(
-            recovered.tell(), "waiting for a controller to hear what was recovered", self._why_no_majority
+            recovered.tell(), "a controller to report recovered logs to", self._why_no_majority
         )
 
     def _rebalance_settings(self) -> RebalanceSettings | None:
@@ -180,9 +180,7 @@ class ClusterMembership:
         )
         self._writability.make_way = heartbeats.hurry
         self._beating = asyncio.create_task(keep_going(partial(heartbeats.run, accepted)), name="heartbeats")
-        await self._unless_refused(
-            accepted.wait(), "waiting for a controller to be let in by", self._why_no_majority
-        )
+        await self._unless_refused(accepted.wait(), "a controller to let this node in", self._why_no_majority)
         self._waiting = None
         # Other nodes no longer speak to a removed node, not even to say that its registration is gone.
         self.network.removed = self._end.fail
@@ -241,9 +239,7 @@ class ClusterMembership:
 
     async def _found_or_join(self) -> StoredReplica:
         founder = self._founder
-        voters = await self._unless_refused(
-            founder.decide(), "waiting for the other seeds", lambda: founder.waiting_for
-        )
+        voters = await self._unless_refused(founder.decide(), "the other seeds", lambda: founder.waiting_for)
         if voters is None:
             return self._stored
         return await self._machine.workers.run(lambda: self._found(voters))
@@ -297,15 +293,13 @@ class ClusterMembership:
                     await asyncio.sleep(_LOOK_SECONDS / 10)
 
     async def _unless_refused(
-        self, work: Coroutine[Any, Any, Result], waiting: str, reason: Callable[[], str]
+        self, work: Coroutine[Any, Any, Result], awaited: str, reason: Callable[[], str]
     ) -> Result:
-        """The result of `work`, which may wait for others without limit; it ends with an error if they refuse this
-        node.
-        """
+        """The result of `work`, which may wait for others without limit; CannotJoin if they refuse this node."""
         task, failure = asyncio.ensure_future(work), self._end.failure
         refused = asyncio.ensure_future(self.network.refused.wait())
-        told: LogThrottle[tuple[str, str]] = LogThrottle(asyncio.get_running_loop().time)
-        self._waiting = lambda: f"{waiting}: {reason()}"
+        repeats: LogThrottle[tuple[str, str]] = LogThrottle(asyncio.get_running_loop().time)
+        self._waiting = lambda: f"waiting for {awaited}: {reason()}"
         try:
             while True:
                 done, _ = await asyncio.wait(
@@ -317,8 +311,8 @@ class ClusterMembership:
                     raise CannotJoin(str(self.network.refusal))
                 if done:
                     raise CannotJoin(str(failure.exception()))
-                if told.is_due((waiting, why := reason())):
-                    log.info(waiting, reason=why)
+                if repeats.is_due((awaited, why := reason())):
+                    log.info("waiting", awaited=awaited, reason=why)
         finally:
             task.cancel()
             refused.cancel()

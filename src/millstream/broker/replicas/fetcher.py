@@ -363,7 +363,7 @@ class ReplicaFetcher:
     def _give_up(self, key: Key, following: Following, error: KafkaError) -> None:
         """The log is offline: the node ends, and follows again when it is started again."""
         log.error(
-            "a replica is offline",
+            "replica offline",
             topic=following.partition.topic,
             partition=following.partition.index,
             error=error.message,

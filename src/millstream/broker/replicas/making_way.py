@@ -70,7 +70,8 @@ class MakingWay:
             await asyncio.sleep(_RETRY_SECONDS)
         sometimes("a leader with damage made way for another")
         log.warning(
-            "leadership given up, uncommitted records are damaged",
+            "leadership given up",
+            reason="uncommitted records damaged",
             topic=partition.topic,
             partition=partition.index,
             offset=state.damaged_from,

@@ -111,14 +111,16 @@ def _describe(topic_id: UUID, p: PartitionImage, found: PartitionLog, is_whole: 
     if found.health.is_doubtful:
         sometimes("a log was cut at recovery")
         log.warning(
-            "acknowledged records may be lost here; the controller compares replicas",
+            "acknowledged records may be lost",
+            effect="controller compares replicas",
             directory=found.directory,
             last_epoch=last_epoch,
             end=end,
         )
     if any(each.is_left for each in p.last_known_elr):
         log.warning(
-            "all complete replicas were removed; the best of the others will lead",
+            "all complete replicas removed",
+            effect="most complete remaining replica leads",
             directory=found.directory,
             last_epoch=last_epoch,
             end=end,
