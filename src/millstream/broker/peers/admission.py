@@ -1,4 +1,4 @@
-"""Letting nodes into the quorum: a learner first, a voter when it has caught up and there are fewer than seeds."""
+"""Lets nodes into the quorum: first as learners, then as voters while there are fewer voters than seeds."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ log = get_logger("millstream.peers")
 
 
 class Admission:
-    """One change at a time; a node that is not in yet asks again with its next greeting."""
+    """One change at a time; a node that was not admitted is considered again with its next greeting."""
 
     def __init__(self, quorum: Driver, wanted_voters: int) -> None:
         self._quorum = quorum

@@ -1,6 +1,6 @@
 """The APIs between nodes (30000 to 30004); our own tools use some of them too. Each has one version.
 
-A node without others answers only two of them: what its state is, and that a connection is for itself alone.
+A single node answers only two of them: the request for its state, and a tool's greeting (`client`).
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ log = get_logger("millstream.peers")
 
 
 def hello(membership: ClusterMembership | None, hello: Hello, call: Call) -> Welcome:
-    """Another node says who it is."""
+    """The greeting of another node."""
     call.speak_for(None)
     return _network(membership).greet(hello)
 
@@ -44,7 +44,7 @@ def quorum(membership: ClusterMembership | None, part: memoryview, call: Call) -
 
 
 async def command(membership: ClusterMembership | None, command: Command[Any], _call: Call) -> bytes:
-    """A command that another node wants decided, because it takes this one for the controller."""
+    """Decide a command of another node, which takes this one for the controller."""
     metadata = _network(membership).metadata
     if metadata is None:
         return encode_refusal(KafkaError(ErrorCode.NOT_CONTROLLER, "the node is starting"))
@@ -59,9 +59,9 @@ async def command(membership: ClusterMembership | None, command: Command[Any], _
 
 
 def client(membership: ClusterMembership | None, greeting: Greeting, call: Call) -> None:
-    """The caller wants only what this node has itself: no request of this connection is forwarded.
+    """Answer this connection's requests from this node alone, and forward none.
 
-    A node that forwards a client's requests begins with it, and says whose they are; so do our own tools.
+    A node that forwards a client's requests sends this first and names the client; our own tools send it too.
     """
     if greeting.cluster_id:
         call.require_node()
@@ -70,7 +70,7 @@ def client(membership: ClusterMembership | None, greeting: Greeting, call: Call)
             raise MalformedRequest(
                 f"node {greeting.node_id} of cluster {greeting.cluster_id} forwards to cluster {network.cluster_id}"
             )
-    # One hop and no more: this node refuses what it cannot answer, and the sender looks for the right node again.
+    # At most one hop: this node refuses what it cannot answer, and the sender looks up the right node again.
     call.speak_for(greeting.client if greeting.cluster_id else None)
 
 
@@ -81,9 +81,9 @@ async def founding(
     asked: FoundingRequest,
     call: Call,
 ) -> PromiseAnswer | NodeState:
-    """Another node asks for this one's promise to let it found a cluster, or anybody for its state.
+    """A founder's request for a promise, an operator's request to found, or anyone's request for this node's state.
 
-    `alone` is the state of a node that is not one of several, `for_nodes` where other nodes connect.
+    `alone` gives the state of a single node; `for_nodes` is the listener for other nodes.
     """
     if isinstance(asked, AskState):
         state = alone() if membership is None else membership.state()

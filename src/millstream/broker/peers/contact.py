@@ -1,7 +1,7 @@
-"""Whether the others may have gone on without this node: it hears nothing from them for as long as they wait for it.
+"""Detects that other nodes may have taken over: this node has heard nothing from them for a session's time.
 
-A node that is cut off from the others, and not from its clients, would let them wait for acknowledgements that cannot
-come, and send them back to itself with what it knows of leaders.
+A node that is cut off from the other nodes but not from its clients would keep clients waiting for acknowledgements
+that cannot come, and its old metadata would direct them back to it.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _CHECKS_PER_SESSION = 10
 
 
 class Contact:
-    """When messages of the quorum came, and from whom. Times are seconds of a clock that does not jump."""
+    """When the last quorum message of each node arrived. Times are seconds of a monotonic clock."""
 
     def __init__(self, node_id: int, session_seconds: float, now: float) -> None:
         self._me = node_id
@@ -41,11 +41,12 @@ class Contact:
     def is_lost(
         self, voters: Collection[int], leader: int | None, ended: Collection[int], now: float
     ) -> bool:
-        """Call it several times within a session.
+        """Call it several times per session.
 
-        A controller that is heard tells when this node is fenced. Without one it is enough to hear as many as make a
-        majority: voters who hear a controller do not answer others that want to be elected, so they have none either.
-        The others are no majority while too many processes have `ended`.
+        While the controller is heard, contact is not lost: the controller reports when it fences this node. Without a
+        controller it is enough to hear a majority of the voters: a voter that hears a controller does not answer
+        candidates, so these voters have none either. Nobody can take over while so many processes have `ended` that
+        the other voters are no majority.
         """
         others = set(voters) - {self._me}
         controller = set() if leader is None else {leader} - {self._me}
@@ -57,9 +58,9 @@ class Contact:
 
 
 def no_election_possible_at(voters: Collection[int], ended_at: Mapping[int, float]) -> float | None:
-    """When so many voters had been found dead that the others are no majority; None while they are one.
+    """The last time at which too many voters were dead for a majority; None while the others are a majority.
 
-    With this node's own vote too: a controller that was elected with it might fence it all the same.
+    This node's own vote counts: a controller that was elected with it could still fence this node.
     """
     dead = sorted((ended_at[voter] for voter in voters if voter in ended_at), reverse=True)
     needed = len(voters) - majority(len(voters)) + 1
@@ -67,7 +68,7 @@ def no_election_possible_at(voters: Collection[int], ended_at: Mapping[int, floa
 
 
 class ContactWatch:
-    """Keeps clients away from what another node may lead by now, until the metadata is known to be the newest."""
+    """Keeps clients off partitions that another node may lead by now, until this node has the newest metadata."""
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class ContactWatch:
         self._isolation = isolation
         now = asyncio.get_running_loop().time
         self._silence = Condition(log, now, "cut off from other nodes", "in contact with other nodes")
-        # After a controller has died no messages come until a node stands for election.
+        # After a controller dies, no messages arrive until a node stands for election.
         election_ticks = 2 * (raft.election_ticks + raft.heartbeat_ticks)
         self._seconds = max(cluster.session_timeout, election_ticks * cluster.tick) / 1000
 
@@ -110,13 +111,13 @@ class ContactWatch:
                 await self._return()
 
     def _prolong(self, voters: Collection[int]) -> None:
-        """For the last node alive, which needs no controller for its lease."""
+        """The last live node needs no controller for its lease."""
         at = no_election_possible_at(voters, self._network.ended_at)
         if at is not None:
             self._lease.prolong(at)
 
     async def _return(self) -> None:
-        """Confirmed by the controller: until then this node would act on old metadata."""
+        """Rejoin after a read barrier: before it, this node would act on old metadata."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._seconds):
                 await self._metadata.quorum.read_barrier()

@@ -1,4 +1,4 @@
-"""A node without a cluster at work: looks for one, promises another to let it found one, or founds it."""
+"""A node without a cluster: finds one, promises another node to let it found one, or founds one itself."""
 
 import asyncio
 from collections.abc import Collection
@@ -31,14 +31,14 @@ _decoder = msgspec.json.Decoder(MemberKey)
 
 
 class Promise:
-    """`to` is None until one was given. Once this node founds a cluster itself (`claim`) it gives none any more."""
+    """`to` is the founder that has this node's promise. After `claim` this node founds itself, and promises nothing."""
 
     def __init__(self, disk: Disk, data_dir: str) -> None:
         self._disk = disk
         self._path = f"{data_dir}/{FILE}"
         self.to: MemberKey | None = None
         self.kept: MemberKey | None = None
-        """What is on disk: to write it down may have failed, or its end was not waited for."""
+        """The promise on disk, which may differ from `to`: the write may have failed, or still be under way."""
         self.is_claimed = False
         if disk.exists(self._path):
             try:
@@ -50,12 +50,12 @@ class Promise:
                 ) from error
 
     def claim(self, me: MemberKey) -> bool:
-        """Whether this node may found a cluster now; if so, it gives its promise to no other from this moment on."""
+        """Whether this node may found a cluster now; if so, it promises no other node from now on."""
         self.is_claimed = self.to in (None, me)
         return self.is_claimed
 
     def keep(self, founder: MemberKey) -> None:
-        """Write it down; blocks, and belongs in a thread. `to` is set by the loop before."""
+        """Write the promise to disk, in a thread; the loop has set `to` before."""
         self._disk.write_atomically(self._path, msgspec.json.encode(founder))
         self.kept = founder
 
@@ -84,7 +84,7 @@ class Founder:
         network.promised = lambda: promise.to
 
     async def decide(self) -> Voters | None:
-        """The first members of a cluster that this node founds now; None where it is to be let in by others."""
+        """The voters of the cluster that this node founds now; None when it is to join a cluster instead."""
         loop = asyncio.get_running_loop()
         since: float | None = None
         while True:
@@ -101,31 +101,31 @@ class Founder:
             if not refusals and self._may_found():
                 return voters
             self._wish = since = None
-            # Told by whoever waits for the outcome, once a minute.
+            # The caller logs it once a minute.
             self.waiting_for = "; ".join(refusals) or self.waiting_for
             await asyncio.sleep(_AGAIN_SECONDS)
 
     def _due(
         self, step: Propose | Wait, since: float | None, now: float
     ) -> tuple[Voters | None, float | None]:
-        """Whom to found with at this moment, and since when all were there without a break."""
+        """The voters to found with now, if it is time, and since when all seeds have been reached without a break."""
         if self._wish is not None:
             return self._wish, since
         if isinstance(step, Wait):
             return None, None
         since = now if since is None else since
-        # A node that knows of a cluster and is no seed calls within this time.
+        # Within this time a node that is no seed, but knows a cluster, gets in touch.
         return (step.voters if now - since >= self._patience_seconds else None), since
 
     async def _gather(self, voters: Voters) -> list[str]:
-        """What the others have against it."""
+        """Why others refuse their promise; empty when all have given it."""
         request = AskPromise(self._network.me, voters)
         others = [each for each in voters if each != self._network.me]
         answers = await asyncio.gather(*(self._network.ask_promise(each, request) for each in others))
         return [each.refusal for each in answers if each.refusal is not None]
 
     def _may_found(self) -> bool:
-        """Checked in one step, after all have promised: from here on this node gives its promise to no other."""
+        """Check and claim in one step, once all have promised: this node cannot promise another in between."""
         now = self._situation()
         is_alone = not any(each.members for each in now.answers) and now.known is None
         return is_alone and self._promise.claim(now.me)
@@ -133,7 +133,7 @@ class Founder:
     # -- what others ask
 
     def wish(self, node_ids: Collection[int]) -> PromiseAnswer:
-        """An operator wants the cluster founded with these."""
+        """An operator asks to found the cluster with these nodes."""
         if self._network.members or self._promise.is_claimed:
             return PromiseAnswer("there is a cluster already; see `millstream cluster status`")
         try:
@@ -150,7 +150,7 @@ class Founder:
                 return PromiseAnswer(f"node {network.me.node_id} belongs to a cluster")
             refusal = refusal_to_promise(self._situation(), asked.founder, asked.voters)
             if refusal is None and promise.kept != asked.founder:
-                # First, so that this node does not found while it is written down.
+                # Set first, so that this node founds nothing while the promise is being written.
                 promise.to = asked.founder
                 await self._workers.run(lambda: promise.keep(asked.founder))
                 log.info("founding promised", founder=asked.founder.node_id)
@@ -159,7 +159,7 @@ class Founder:
             return PromiseAnswer(refusal)
 
     def why_not_founded(self) -> str:
-        """For a node that waits to be let in by a cluster that may not be there yet."""
+        """What a joining node waits for, where the cluster may not be founded yet; else empty."""
         founder = self._promise.to
         if founder is None or self._network.members or self._network.is_reached(founder):
             return ""

@@ -1,9 +1,9 @@
-"""How nodes that belong to no cluster become one: pure decisions, from what the nodes say of themselves.
+"""Decides how nodes without a cluster found one: pure functions of what the nodes report.
 
-A cluster is founded once. By itself that happens only when every seed is there and none of them knows of a cluster,
-neither its own nor one of a node that called it. Fewer seeds, but a majority of them, found one at an operator's word.
-Whoever founds first has the promise of all its first members, which each gives to one founder, durably: two foundings
-share a seed, and only one of them has its promise.
+A cluster must be founded only once. It is founded automatically only when every seed is reached and none of them knows
+a cluster, its own or one that a caller reported. An operator may found it with fewer seeds, at least a majority. The
+founder first gets a promise from each initial member; a member promises one founder only, durably. Two foundings would
+share a seed, and only one of them could get its promise.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -15,7 +15,7 @@ from millstream.cluster.raft.membership import MemberKey, majority
 
 
 class KnownCluster(msgspec.Struct, frozen=True):
-    """A cluster that a node spoke of, and which node that was."""
+    """A cluster that a node reported, and that node."""
 
     cluster_id: str
     node_id: int
@@ -23,10 +23,10 @@ class KnownCluster(msgspec.Struct, frozen=True):
 
 
 class Situation(msgspec.Struct, frozen=True):
-    """What a node that belongs to no cluster knows.
+    """What a node without a cluster knows.
 
-    `there` are the newest answers of the seeds that are reached now, `answers` those of all nodes that ever answered.
-    `promised` is whom this node has promised to let found.
+    `there` holds the newest answers of the seeds that are reached now, `answers` those of all nodes that ever answered.
+    `promised` is the founder that has this node's promise.
     """
 
     me: MemberKey
@@ -42,17 +42,17 @@ class Situation(msgspec.Struct, frozen=True):
 
 
 class Join(msgspec.Struct, frozen=True):
-    """There is a cluster, or somebody else founds it: wait to be let in."""
+    """A cluster exists, or another node founds it: wait to be let in."""
 
 
 class Propose(msgspec.Struct, frozen=True):
-    """Ask all of them for their promise."""
+    """Ask these nodes for their promise."""
 
     voters: tuple[MemberKey, ...]
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """For what, and what an operator can do."""
+    """`reason` says what is missing, and what an operator can do."""
 
     reason: str
 
@@ -77,7 +77,7 @@ def next_step(now: Situation) -> Join | Propose | Wait:
 
 
 def chosen_voters(now: Situation, node_ids: Collection[int]) -> tuple[MemberKey, ...]:
-    """The first members that an operator wants; CannotFound where that could make a second cluster, or none."""
+    """The initial voters that an operator chose; CannotFound where that could make a second cluster, or none."""
     if any(each.members for each in now.answers):
         raise CannotFound("there is a cluster already, which this node waits to be let in by")
     if known := _known_cluster(now):
@@ -102,10 +102,9 @@ def chosen_voters(now: Situation, node_ids: Collection[int]) -> tuple[MemberKey,
 
 
 def refusal_to_promise(now: Situation, founder: MemberKey, voters: Collection[MemberKey]) -> str | None:
-    """Why this node does not promise `founder` to be a first member of its cluster; None where it does.
+    """Why this node refuses `founder` its promise; None where it gives it.
 
-    A promise goes from one founder to another only where the first has itself promised the second, and so will not
-    found any more.
+    A promise moves to another founder only if the first founder has itself promised that one, and so founds nothing.
     """
     node = f"node {now.me.node_id}"
     if any(each.members for each in now.answers):
@@ -130,7 +129,7 @@ def waits_for_founder(founder: MemberKey) -> str:
 
 
 def _known_cluster(now: Situation) -> KnownCluster | None:
-    """What this node heard itself, or a seed says that it heard."""
+    """A cluster that was reported to this node, or that a seed knows."""
     if now.known is not None:
         return now.known
     for seed, each in now.there.items():
@@ -162,7 +161,7 @@ def _missing_seeds(now: Situation) -> str:
 
 
 def _founder(members: Collection[MemberKey], answers: Iterable[Welcome]) -> MemberKey:
-    """One that some promised already, or else the lowest: every seed comes to the same answer."""
+    """The lowest of those that have a promise already, else the lowest of all: every seed chooses the same."""
     promised = {each.promised for each in answers if each.promised in members}
     return min((each for each in promised if each is not None), default=min(members))
 
@@ -184,11 +183,11 @@ def _distinct(answers: Iterable[Welcome]) -> set[MemberKey]:
 
 
 class CannotJoin(Exception):
-    """The other nodes do not take this one in, or contradict each other; the message says what to do."""
+    """The other nodes refuse this one, or contradict each other; the message says what to do."""
 
 
 class CannotFound(Exception):
-    """A cluster is not founded as an operator wants it; the message says why."""
+    """An operator's request to found a cluster is refused; the message says why."""
 
 
 def away_of(members: Iterable[MemberKey], me: MemberKey, is_reached: Callable[[MemberKey], bool]) -> str:

@@ -1,4 +1,4 @@
-"""Signs of life to the controller, and the lease that this node has from them."""
+"""Heartbeats to the controller, which renew this node's lease."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,7 @@ _OUSTED = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
 
 class Heartbeats:
-    """One at a time, so that an answer that comes late cannot give back what a later sign of life gave up."""
+    """One heartbeat at a time: a late answer must not renew a lease that a later heartbeat gave up."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Heartbeats:
         cluster: ClusterSettings,
         end_node: Callable[[str], None],
     ) -> None:
-        """`end_node` is told when the cluster has this node no more."""
+        """`end_node` is called when this node's registration is gone or was replaced."""
         self._node_id = node_id
         self._loop = machine.loop
         self._clock = machine.clock
@@ -49,14 +49,14 @@ class Heartbeats:
         self._sequence = 0
         self._is_due = asyncio.Event()
         self._is_last = False
-        """The controller has no other broker to lead what this node leads, though it cannot write."""
+        """This node cannot write, but no other broker can lead its partitions."""
 
     def hurry(self) -> None:
-        """There is something that the controller should know at once."""
+        """Send the next heartbeat now: it has news for the controller."""
         self._is_due.set()
 
     async def run(self, accepted: asyncio.Event) -> None:
-        """`accepted` is set with the first that a controller takes."""
+        """`accepted` is set when a controller accepts the first heartbeat."""
         while True:
             began_at = self._loop.time()
             try:
@@ -75,12 +75,12 @@ class Heartbeats:
                     await self._is_due.wait()
 
     def last(self) -> BrokerHeartbeat:
-        """Tell the controller that this node leaves: from now on others may lead its partitions."""
+        """The heartbeat that announces this node's stop: from now on others may lead its partitions."""
         self._lease.give_up()
         return self._next(wants_to_stop=True)
 
     async def _give_one(self) -> bool:
-        """Whether the controller took it; not where another one was found meanwhile."""
+        """Whether the controller accepted it; False when another controller was found meanwhile."""
         self._is_due.clear()
         can_write = self._writability.can_write
         if not can_write and not self._is_last:
@@ -108,7 +108,7 @@ class Heartbeats:
         )
 
     def _make_way(self) -> None:
-        """Before the controller hears that this node cannot write, and lets others lead."""
+        """Stop leading before the controller learns that this node cannot write, and lets others lead."""
         self._lease.give_up()
         self._isolation.cut_off(CutOff.DISK)
 
@@ -119,18 +119,18 @@ class Heartbeats:
             if self._isolation.is_cut_off_by(CutOff.DISK):
                 await self._come_back()
         elif beat.is_serving:
-            # Other brokers are there again: the next heartbeat says that this node does not serve.
+            # Other brokers are back: the next heartbeat reports that this node does not serve.
             self.hurry()
 
     async def _come_back(self) -> None:
-        """Only with the newest metadata: before that, this node would act on old ones."""
+        """Rejoin after a read barrier: before it, this node would act on old metadata."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._interval_seconds):
                 await self._metadata.quorum.read_barrier()
             self._isolation.rejoin(CutOff.DISK)
 
     async def _unless_another_leads(self, asked: Awaitable[BrokerStanding]) -> BrokerStanding | None:
-        """None as soon as there is another controller than the one that was asked, which may never answer."""
+        """The answer; None as soon as there is a new controller, as the one that was asked may never answer."""
         found = self._metadata.controller_found
         found.clear()
         task, moved = asyncio.ensure_future(asked), asyncio.ensure_future(found.wait())

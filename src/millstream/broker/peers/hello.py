@@ -1,4 +1,4 @@
-"""The first words of a connection between nodes, repeated as its sign of life."""
+"""The greeting between nodes: the first request on a connection, repeated as a sign of life."""
 
 from collections.abc import Callable, Collection
 from uuid import UUID
@@ -10,9 +10,9 @@ from millstream.protocol.wire import MalformedRequest
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True):
-    """Who is calling. `cluster_id` is empty as long as the node belongs to none, `seeds` are sorted.
+    """The caller. `cluster_id` is empty while the node belongs to no cluster; `seeds` are sorted.
 
-    `address` is where the caller is reached: one that is no seed would not be found otherwise.
+    `address` is where the caller listens for nodes: other nodes would not find a caller that is no seed.
     """
 
     cluster_id: str
@@ -22,12 +22,11 @@ class Hello(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Welcome(msgspec.Struct, frozen=True, array_like=True):
-    """Who answers, or why the caller is not spoken to; `members` are empty where there is no cluster yet.
+    """The answer to a greeting. `members` is empty without a cluster; `refusal` is why a caller is refused.
 
-    `now_ms` is what the clock there says: one that is far from all others is not to be trusted. A caller that
-    `is_removed` is refused for good. One that is no member is told where the `controller` is, which lets it in and may
-    be none of the seeds. One that belongs to no cluster says of which it has `heard`, and to whom it has `promised` to
-    let it found one.
+    `now_ms` is the answering node's time, by which callers notice a wrong clock. A caller that `is_removed` is refused
+    permanently. A caller that is no member gets the address of the `controller`, which lets it in and need not be a
+    seed. A node without a cluster reports the cluster it has `heard` of and the founder that it has `promised`.
     """
 
     cluster_id: str
@@ -65,7 +64,7 @@ def answer(
     retired: Collection[UUID] = (),
     is_reached: Callable[[MemberKey], bool] = lambda _member: False,
 ) -> Welcome:
-    """`retired` are the data directories that were removed from the cluster, `is_reached` says who runs right now."""
+    """`retired` are data directories that were removed from the cluster, `is_reached` tells who is connected now."""
     refusal, is_removed = None, False
     if caller.member.node_id == me.member.node_id and caller.member != me.member:
         refusal = _id_is_taken(me.member)

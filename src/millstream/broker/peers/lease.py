@@ -1,8 +1,9 @@
 """The lease: until when no other node can have acknowledged anything that this one does not know.
 
-A node that is cut off would answer from memory: a group's old positions, an old end of a log. So a leader answers such
-questions only while it has a lease. A lease counts from when the node SENT the heartbeat that a controller took, and is
-shorter than the session after which a controller fences the node. docs/decisions/replication.md has the proof.
+A node that is cut off would answer with old data: a group's old positions, an old end of a log. So a leader answers
+such questions only while it has a lease. A lease counts from when the node SENT the heartbeat that a controller
+accepted, and is shorter than the session after which a controller fences the node. The proof is in
+docs/decisions/replication.md.
 """
 
 from collections import deque
@@ -15,7 +16,7 @@ from millstream.config.checks import LEASE_SHARE
 
 
 class _Term(msgspec.Struct, frozen=True):
-    """Up to `until`, for a node whose metadata are those of `index` or newer."""
+    """Ends at `until`; counts once this node has applied the metadata up to `index`."""
 
     until: float
     index: int
@@ -25,7 +26,7 @@ _NONE = _Term(float("-inf"), 0)
 
 
 class Lease:
-    """Times are seconds of `now`, which counts while the machine is suspended as well."""
+    """Times are seconds of `now`, a clock that also runs while the machine is suspended."""
 
     __slots__ = ("_applied_index", "_current", "_is_only_voter", "_now", "_pending", "_seconds")
 
@@ -42,7 +43,7 @@ class Lease:
         self._is_only_voter = is_only_voter
         self._current = _NONE
         self._pending: deque[_Term] = deque()
-        """Of newer metadata than there are here yet. Several: where much changes, a node may be behind all the time."""
+        """Terms whose metadata are not applied here yet. Several: where much changes, a node may always be behind."""
 
     @property
     def seconds(self) -> float:
@@ -50,29 +51,29 @@ class Lease:
 
     @property
     def is_valid(self) -> bool:
-        """Check it for every answer: after a pause of the process nothing else shows that time went by."""
+        """Check it for every answer: after a pause of the process, nothing else shows that time has passed."""
         current = self._settle()
         if self._now() < current.until and self._applied_index() >= current.index:
             return True
-        # No other can be elected, and this node knows of all that it decides itself.
+        # No other node can be elected, and this node knows its own decisions.
         return self._is_only_voter()
 
     def renew(self, sent_at: float, index: int) -> None:
-        """A controller that still was one took the sign of life sent then, when `index` was committed.
+        """An active controller accepted the heartbeat sent at `sent_at`, when `index` was committed.
 
-        The one before counts until the metadata are that new here.
+        The previous term counts until this node has applied `index`.
         """
         self._settle()
         self._pending.append(_Term(sent_at + self._seconds, index))
 
     def prolong(self, at: float) -> None:
-        """No controller could have fenced this node then. A lease that has ended does not come back."""
+        """No controller could have fenced this node at that time. A lease that has ended is not revived."""
         current = self._settle()
         if self.is_valid and at + self._seconds > current.until:
             self._current = _Term(at + self._seconds, current.index)
 
     def give_up(self) -> None:
-        """Call it before this node tells the controller something that lets another lead."""
+        """Call it before this node sends the controller anything that lets another node lead."""
         self._current = _NONE
         self._pending.clear()
 
@@ -97,19 +98,19 @@ class Isolation:
         return self._partitions.is_cut_off_by(why)
 
     def lease_until(self, has_lease: Callable[[], bool]) -> None:
-        """`has_lease` says whether no other node can have acknowledged something that this one does not know."""
+        """`has_lease` is False when another node may have acknowledged something that this node does not know."""
         self._partitions.has_lease = has_lease
 
     def cut_off(self, why: CutOff) -> None:
-        """This node does not lead any more for clients, and says so."""
+        """Stop leading for clients, and notify the listeners."""
         if self._partitions.is_cut_off_by(why):
             return
         self._partitions.cut_off(why)
-        for told in (*self.on_cut_off, *self.on_changed):
-            told()
+        for notify in (*self.on_cut_off, *self.on_changed):
+            notify()
 
     def rejoin(self, why: CutOff) -> None:
-        """The metadata is the newest there is: what this node leads by it, it leads."""
+        """Lead for clients again; call it when this node has the newest metadata."""
         self._partitions.rejoin(why)
-        for told in self.on_changed:
-            told()
+        for notify in self.on_changed:
+            notify()

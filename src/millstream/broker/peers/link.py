@@ -1,7 +1,7 @@
-"""One connection to another node, made again whenever it breaks. What cannot be sent at once is dropped or refused.
+"""One connection to another node, renewed whenever it breaks. What cannot be sent at once is dropped or refused.
 
-Quorum messages may be lost, so none waits for a connection; the system's send buffer and the bound below are all the
-queue there is. A long message leaves part by part as the other side reads, with short ones in between.
+Quorum messages may be lost, so none waits for a connection; the only queues are the system's send buffer and the
+transport's, bounded below. A long message is sent part by part as the other side reads, with short ones in between.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ Gone = Callable[[MemberKey], None]
 
 
 class PeerLink:
-    """`peer` is the quorum member at the other end while it can be spoken to, else None."""
+    """`peer` is the member at the other end while it answers and does not refuse this node, else None."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class PeerLink:
         longest_pause: float = LONGEST_PAUSE,
         is_seed: bool = False,
     ) -> None:
-        """At a seed's address, which may be for clients, it is asked where nodes connect.
+        """A seed's address may be its listener for clients: the seed is first asked where nodes connect.
 
         `gone` is called with a member that had answered when its address starts to refuse connections."""
         self._elapsed = elapsed
@@ -67,7 +67,7 @@ class PeerLink:
         self.ended: MemberKey | None = None
         """The member that was last reached, while its address refuses connections."""
         self.ended_at = float("-inf")
-        """When the attempt began that found so last."""
+        """When the last refused attempt to connect began."""
         self._greetings = 0
         self._reader: asyncio.StreamReader | None = None
         self._lost_at = float("-inf")
@@ -79,7 +79,7 @@ class PeerLink:
         self._long: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Keep the connection for as long as the task lives."""
+        """Keep the connection until the task is cancelled."""
         pause = _FIRST_PAUSE
         while True:
             greetings = self._greetings
@@ -93,19 +93,19 @@ class PeerLink:
                 self._tell_gone()
             except (OSError, EOFError, TimeoutError, UnicodeError, KafkaError, msgspec.MsgspecError):
                 self.ended = None
-            # Whether the process ended, or only the connection, is worth knowing at once.
+            # A connection that worked is retried at once, to learn whether the process ended or only the connection.
             await asyncio.sleep(_RETRY_SECONDS if self._greetings > greetings else pause)
             pause = min(2 * pause, self._longest_pause)
 
     def _tell_gone(self) -> None:
-        """Told once: a node that refuses connections may still be alive, and shows it in other ways."""
+        """Report it once: a node that refuses connections may still be alive, and shows it in other ways."""
         peer, self._last_peer = self._last_peer, None
         if peer is not None:
             self.ended = peer
             self._gone(peer)
 
     def send(self, cluster_id: str, message: Message) -> bool:
-        """Whether the message is on its way; there is no promise that it arrives."""
+        """Whether the message was sent; it may still be lost."""
         if self._writer is None or not self._has_room:
             return False
         self._messages += 1
@@ -121,7 +121,7 @@ class PeerLink:
         return True
 
     def has_just_lost(self, node_id: int) -> bool:
-        """Whether the connection to that node broke a moment ago, and it is not known yet what became of the node."""
+        """Whether the connection to that node broke a moment ago, so that its state is not known yet."""
         if self._last_peer is None or self._last_peer.node_id != node_id:
             return False
         reader = self._reader
@@ -130,7 +130,7 @@ class PeerLink:
         return self.peer is None and asyncio.get_running_loop().time() - self._lost_at < _UNCERTAIN_SECONDS
 
     async def call(self, api_key: int, body: bytes, seconds: float) -> bytes:
-        """The reply's body. BROKER_NOT_AVAILABLE when nothing was sent, REQUEST_TIMED_OUT when that is unknown."""
+        """The reply's body. BROKER_NOT_AVAILABLE when nothing was sent, REQUEST_TIMED_OUT when it may have been."""
         if not self._has_room:
             raise self._unreachable()
         assert self._writer is not None

@@ -1,4 +1,4 @@
-"""This node as one of several: finding the others, joining or founding the cluster, signs of life, leaving."""
+"""This node as one of several: finds the others, joins or founds the cluster, sends heartbeats, leaves."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -60,13 +60,13 @@ class ClusterMembership:
     ) -> None:
         _, for_nodes = endpoints
         if any(each.host in WILDCARDS for each in endpoints):
-            # Only the node itself knows which address a client came by, and clients hear of nodes from others too.
+            # Only the node itself knows which address a client used, and clients learn of nodes from other nodes too.
             raise CannotJoin(
                 f"a node of several that listens on {WILDCARDS[0]} or {WILDCARDS[1]} must say where it is reached: set"
                 " broker.advertised_host (for --node-listen broker.node_advertised_host), or listen on one address"
             )
         self.metadata: MetadataService | None = None
-        """None until the node follows the cluster's."""
+        """None until the node follows the cluster's metadata."""
         self._settings = settings
         self._node_id = settings.broker.id
         self._endpoints = endpoints
@@ -94,7 +94,7 @@ class ClusterMembership:
             machine.expiry,
             for_nodes.address,
             elapsed=machine.clock.elapsed,
-            # The last one alive must find the others dead again before its lease ends.
+            # The last live node must find the others dead again before its lease ends.
             longest_pause=min(LONGEST_PAUSE, self.lease.seconds / 3),
         )
         self._founder = Founder(
@@ -110,7 +110,7 @@ class ClusterMembership:
         stored = open_replica(disk, data_dir, self._node_id)
         if stored is None:
             key = MemberKey(self._node_id, self._machine.host.new_id())
-            # Empty: the founder brings the first metadata.
+            # Empty: the founder provides the first metadata.
             stored = create_replica(disk, data_dir, key, Snapshot())
         return stored
 
@@ -151,7 +151,7 @@ class ClusterMembership:
         return metadata
 
     async def tell_recovered(self, recovered: RecoveredReplicas) -> None:
-        """Return when the controller knows what the logs hold on which it cannot count any more without being told."""
+        """Return when the controller knows how far the logs reach that an unclean stop has put in doubt."""
         await self._unless_refused(
             recovered.tell(), "a controller to report recovered logs to", self._why_no_majority
         )
@@ -165,7 +165,7 @@ class ClusterMembership:
         )
 
     async def serve(self) -> None:
-        """Return when the controller knows that clients may come; it is told so for as long as the node runs."""
+        """Return when a controller has accepted the first heartbeat; more follow while the node runs."""
         self._isolation.lease_until(lambda: self.lease.is_valid)
         accepted = asyncio.Event()
         heartbeats = self._heartbeats = Heartbeats(
@@ -182,7 +182,7 @@ class ClusterMembership:
         self._beating = asyncio.create_task(keep_going(partial(heartbeats.run, accepted)), name="heartbeats")
         await self._unless_refused(accepted.wait(), "a controller to let this node in", self._why_no_majority)
         self._waiting = None
-        # Other nodes no longer speak to a removed node, not even to say that its registration is gone.
+        # Other nodes refuse a removed node, so no heartbeat tells it that its registration is gone.
         self.network.removed = self._end.fail
         watch = ContactWatch(
             self._node_id,
@@ -201,7 +201,7 @@ class ClusterMembership:
             self._contact.cancel()
         if self._beating is not None and self._heartbeats is not None:
             self._beating.cancel()
-            # A last sign of life that is under way must not come after the word that this node leaves.
+            # A heartbeat that is under way must not arrive after the one that announces the stop.
             await asyncio.gather(self._beating, return_exceptions=True)
             metadata = self._followed
             with suppress(KafkaError, TimeoutError):
@@ -222,7 +222,7 @@ class ClusterMembership:
         return "" if self._waiting is None else self._waiting()
 
     async def founding_asked(self, request: AskPromise | FoundWith) -> PromiseAnswer:
-        """What another node or an operator hears that wants to found a cluster."""
+        """The answer to another node or an operator that wants to found a cluster."""
         if isinstance(request, AskPromise):
             return await self._founder.promise(request)
         return self._founder.wish(request.node_ids)
@@ -279,7 +279,7 @@ class ClusterMembership:
                 await asyncio.sleep(self._heartbeat_seconds)
 
     async def _hand_over(self, metadata: MetadataService) -> None:
-        """An orderly change of leader takes milliseconds, an election by silence most of a second."""
+        """An orderly change of leader takes milliseconds, an election after a timeout most of a second."""
         status = metadata.quorum.status()
         others = [
             each for each in status.followers if each.is_active and each.member in status.membership.voters

@@ -1,4 +1,4 @@
-"""All other nodes: the quorum's transport, the way to the controller, and the door for nodes that want to come in."""
+"""Links to all other nodes: the quorum's transport, the way to the controller, and the entry for new nodes."""
 
 import asyncio
 from collections.abc import Callable
@@ -35,7 +35,7 @@ _PROMISE_SECONDS = 2.0
 
 
 class PeerNetwork:
-    """Links to the seeds at once, and to every broker of the image as it becomes known."""
+    """Links to the seeds from the start, and to every broker that the metadata names."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class PeerNetwork:
         elapsed: Callable[[], float],
         longest_pause: float = LONGEST_PAUSE,
     ) -> None:
-        """`elapsed` is the clock that leases go by; `longest_pause` is between two looks for a node that is away."""
+        """`elapsed` is the clock for leases; `longest_pause` is the longest between two attempts to connect."""
         self.me = me
         self._elapsed = elapsed
         self._longest_pause = longest_pause
@@ -56,14 +56,14 @@ class PeerNetwork:
         self._time = time
         self._address = address
         self.answers: dict[str, Welcome] = {}
-        """By seed, the newest."""
+        """By address, the newest answer."""
         self.refusal: str | None = None
-        """Why another node does not speak to this one."""
+        """Why another node refuses this one."""
         self.refused = asyncio.Event()
         self.removed: Callable[[str], None] = lambda _reason: None
-        """Told when the cluster has removed this node, which may have been away when it happened."""
+        """Called when the cluster has removed this node, perhaps while it was down."""
         self.known: KnownCluster | None = None
-        """A cluster that another node spoke of while this one belonged to none; not forgotten while the node runs."""
+        """A cluster that another node reported while this one belonged to none; kept while the node runs."""
         self.promised: Callable[[], MemberKey | None] = lambda: None
         self._stored_members = members
         self._adopted_cluster_id = ""
@@ -79,7 +79,7 @@ class PeerNetwork:
             self._link(seed)
 
     def attach(self, metadata: MetadataService) -> None:
-        """From now on messages reach the quorum, and the brokers of the image are linked to."""
+        """From now on, pass messages to the quorum and link to the brokers that the metadata names."""
         self._metadata = metadata
         self._admission = Admission(metadata.quorum, len(self.seeds))
         metadata.subscribe(self._follow)
@@ -94,12 +94,12 @@ class PeerNetwork:
 
     @property
     def metadata(self) -> MetadataService | None:
-        """None before this node follows the cluster's."""
+        """None before this node follows the cluster's metadata."""
         return self._metadata
 
     @property
     def cluster_id(self) -> str:
-        """Empty until there is a cluster; a node that is let in hears it from the first who speaks to it."""
+        """Empty until there is a cluster; a joining node takes it from the first quorum message."""
         known = self._metadata.image.cluster_id if self._metadata is not None else ""
         return known or self._adopted_cluster_id
 
@@ -110,7 +110,7 @@ class PeerNetwork:
         return self._metadata.quorum.membership.members
 
     def seeds_there(self) -> dict[str, Welcome]:
-        """The newest answers of the seeds that are reached at this moment, this node's own among them."""
+        """The newest answers of the seeds that are reached now, including this node's own."""
         return {
             seed: self.answers[seed]
             for seed in self.seeds
@@ -123,7 +123,7 @@ class PeerNetwork:
     # What goes out
 
     async def ask_promise(self, member: MemberKey, request: AskPromise) -> PromiseAnswer:
-        """Whether that member lets this node found a cluster; no answer is none."""
+        """The member's promise to let this node found a cluster; no answer counts as a refusal."""
         link = next((each for each in self._links.values() if each.peer == member), None)
         if link is None:
             return PromiseAnswer(f"node {member.node_id} is not reached")
@@ -136,7 +136,7 @@ class PeerNetwork:
         link = next((each for each in self._links.values() if each.peer == message.to), None)
         is_sent = link is not None and link.send(self.cluster_id, message)
         if not is_sent and isinstance(message, InstallSnapshot):
-            # Not at once: the sender is in the middle of its own work.
+            # In a later turn: the quorum that sends is in the middle of its own work.
             asyncio.get_running_loop().call_soon(self._snapshot_lost, message.to)
 
     async def forward(self, node_id: int, command: bytes) -> bytes:
@@ -149,9 +149,9 @@ class PeerNetwork:
 
     @property
     def ended_at(self) -> dict[int, float]:
-        """When an attempt to reach an ended process began and failed, by the clock that leases go by.
+        """By node id, when the last refused attempt to connect began, by the clock for leases.
 
-        Only at a seed's address, which outlives restarts: at another address a different node may live by now.
+        Only for seeds' addresses, which outlive restarts: another address may belong to a different node by now.
         """
         return {
             link.ended.node_id: link.ended_at
@@ -161,7 +161,7 @@ class PeerNetwork:
 
     @property
     def ended(self) -> set[int]:
-        """Nodes whose processes have ended, as far as can be seen from here."""
+        """Nodes whose processes have ended, as far as this node can see."""
         return {link.ended.node_id for link in self._links.values() if link.ended is not None}
 
     def has_just_lost(self, node_id: int) -> bool:
@@ -178,7 +178,7 @@ class PeerNetwork:
         elif caller.cluster_id and not self.cluster_id:
             self._heard_of(caller.cluster_id, caller.member, caller.address)
             if caller.seeds == self.seeds:
-                # There it is said where the controller is, or why this node is not let in.
+                # Its answer names the controller, or the reason why this node is refused.
                 self._link_back(caller)
         elif self._admission is not None and welcome.members and self._metadata is not None:
             self._metadata.peer_came(caller.member)
@@ -222,7 +222,7 @@ class PeerNetwork:
     # Links
 
     def _controller_address(self, metadata: MetadataService) -> str:
-        """Empty where it is not known."""
+        """Empty when unknown."""
         broker = metadata.image.brokers.get(metadata.controller_id)
         return "" if broker is None else _address_of(broker)
 
@@ -248,7 +248,7 @@ class PeerNetwork:
         return Hello(self.cluster_id, self.me, self.seeds, self._address)
 
     def _link_back(self, caller: Hello) -> None:
-        """A node that is neither a seed nor a broker yet is reached at the address that it gives."""
+        """Connect to the address that the caller gives: it may be neither a seed nor a broker yet."""
         is_linked = any(link.peer == caller.member for link in self._links.values())
         if caller.address and caller.member != self.me and not is_linked:
             self._link(caller.address)
@@ -280,7 +280,7 @@ class PeerNetwork:
                 log.info("connected", node=welcome.member.node_id, address=link.address)
 
     def _keep_one(self, link: PeerLink) -> None:
-        """A node may be known by two addresses; the seed stays, because it outlives restarts of that node."""
+        """Keep one link to a node that has two addresses: a seed's address, because it outlives restarts."""
         twin = next(
             (each for each in self._links.values() if each is not link and each.peer == link.peer), None
         )
@@ -300,7 +300,7 @@ class PeerNetwork:
                 self._link(address)
 
     def _part_with(self, broker_id: int) -> None:
-        """A node that was removed is not looked for any more, unless it is a seed, which may come back again."""
+        """Drop the link to a removed broker, unless it is a seed, which may come back."""
         for address, link in list(self._links.items()):
             if link.peer is not None and link.peer.node_id == broker_id and address not in self.seeds:
                 self._unlink(address)
@@ -316,6 +316,6 @@ class PeerNetwork:
 
 
 def _address_of(broker: BrokerImage) -> str:
-    """Empty where only the broker's own clients know how to reach it."""
+    """Empty for a wildcard address, at which other nodes cannot reach the broker."""
     endpoint = broker.for_nodes
     return "" if endpoint.host in WILDCARDS else endpoint.address
