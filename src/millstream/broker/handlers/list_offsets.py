@@ -12,8 +12,8 @@ from kio.schema.list_offsets.v11.response import (
 
 from millstream.broker.api.call import Call
 from millstream.broker.handlers.admin import answer
-from millstream.broker.partitions.by_time import largest_timestamp, offset_at
 from millstream.broker.partitions.partition import Partition
+from millstream.broker.partitions.reads import largest_timestamp, offset_at
 from millstream.broker.partitions.registry import Partitions
 from millstream.broker.partitions.storage_faults import StorageFaults
 from millstream.broker.server.long_work import LongWork

@@ -1,14 +1,24 @@
-"""Reading a partition: what fetches of clients and of followers have in common."""
+"""Reading a partition: what clients' and followers' fetches have in common, and looking up records by time.
 
+A look-up by time finds the batches on the loop and unpacks them in a thread: a batch's header is its producer's word
+and may name a time that none of its records has, so many may have to be unpacked.
+"""
+
+from functools import partial
 from typing import NamedTuple
 
 from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.registry import Partitions
 from millstream.broker.partitions.storage_faults import StorageFaults
+from millstream.broker.server.long_work import LongWork
 from millstream.cluster.replication import EpochEnd, find_divergence
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.fetch import FetchedPartition, FetchPartition
 from millstream.protocol.record_batch import read_header
+from millstream.storage.log import PartitionLog
+from millstream.storage.lookup import OpenLimit, TimestampOffset, batch_for_timestamp
+from millstream.storage.lookup import largest_timestamp as largest_of_closed
+from millstream.storage.segment import NO_TIMESTAMP
 
 
 class Kept(NamedTuple):
@@ -60,3 +70,36 @@ class Reads:
     ) -> None:
         reply.error = error.code
         self._faults.read_failed(partition, wanted.fetch_offset, error)
+
+
+async def offset_at(long_work: LongWork, log: PartitionLog, timestamp: int) -> TimestampOffset | None:
+    """The first record whose timestamp is `timestamp` or later."""
+    from_offset, limit = 0, OpenLimit()
+    while (batch := batch_for_timestamp(log, timestamp, from_offset)) is not None:
+        found = await long_work.apart(partial(batch.first_record, timestamp, log.log_start_offset, limit))
+        if log.offline is not None:
+            # The topic was deleted meanwhile, or the log can no longer be read.
+            raise log.offline
+        if found is not None and found.offset >= log.log_start_offset:
+            return found
+        # If the log's start has moved past the record found, search again from there.
+        from_offset = log.log_start_offset if found is not None else batch.header.last_offset + 1
+    return None
+
+
+async def largest_timestamp(long_work: LongWork, log: PartitionLog) -> int:
+    """The largest timestamp of the log's records; -1 when it has none."""
+    offset: int | None = log.log_start_offset
+    largest, begun = NO_TIMESTAMP, None
+    while offset is not None:
+        found = largest_of_closed(log, offset)
+        largest, begun, offset = max(largest, found.timestamp), begun or found.begun, found.goes_on_at
+        if offset is not None:
+            # In steps: the segment in which the log begins may be of any size.
+            await long_work.pause()
+            if log.offline is not None:
+                raise log.offline
+    if begun is None:
+        return largest
+    opened = partial(begun.largest_timestamp, log.log_start_offset, OpenLimit())
+    return max(largest, await long_work.apart(opened))

@@ -7,8 +7,7 @@ from itertools import islice
 
 from millstream.broker.partitions.partition import Partition
 from millstream.broker.replicas.conversation import Conversation
-from millstream.broker.replicas.copying import Copying
-from millstream.broker.replicas.following import Following, Superseded
+from millstream.broker.replicas.following import Copying, Following, Superseded
 from millstream.broker.replicas.link import ReplicaLink, WakeUp
 from millstream.broker.replicas.sessions import is_urgent
 from millstream.observability.logs import get_logger

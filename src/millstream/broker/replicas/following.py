@@ -1,13 +1,20 @@
-"""One partition as its follower keeps it: what a leader's reply does to the log."""
+"""What this node does to the partitions that it follows: applies the leader's replies to their logs."""
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 import msgspec
 
+from millstream.broker.machine import Machine
+from millstream.broker.partitions.flusher import Flusher
 from millstream.broker.partitions.partition import Partition
-from millstream.broker.replicas.copying import Copying
+from millstream.broker.partitions.storage_faults import StorageFaults
+from millstream.broker.replicas.throttle import ReplicaThrottle
+from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.replication import EpochEnd, truncation_offset
 from millstream.observability.logs import get_logger
+from millstream.observability.metrics import Counter
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchedPartition, FetchPartition
 from millstream.protocol.record_batch import iter_batches
@@ -31,6 +38,37 @@ _PASSING = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
+
+
+class Copying(msgspec.Struct, eq=False):
+    """What all fetchers of this node share, and the truncations that are under way."""
+
+    node_id: int
+    machine: Machine
+    metadata: MetadataService
+    flusher: Flusher
+    faults: StorageFaults
+    throttle: ReplicaThrottle
+    max_wait_ms: int
+    """How long a leader may wait for something to send."""
+    replicated_bytes: Counter
+    _cuts: "dict[asyncio.Task[None], None]" = msgspec.field(default_factory=dict)
+
+    def begin_cut(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Truncate a log in a task of its own; the node does not stop in the middle of it."""
+        task = self.machine.loop.create_task(work, name="truncation")
+        self._cuts[task] = None
+        task.add_done_callback(self._cut_ended)
+        return task
+
+    async def finish_cuts(self) -> None:
+        await asyncio.gather(*self._cuts, return_exceptions=True)
+
+    def _cut_ended(self, task: "asyncio.Task[None]") -> None:
+        del self._cuts[task]
+        # The waiting task may have ended: then nobody needs the error.
+        if not task.cancelled():
+            task.exception()
 
 
 class Superseded(Exception):

@@ -6,7 +6,7 @@ import msgspec
 
 from millstream.broker.machine import Machine
 from millstream.broker.partitions.parts import PartitionParts
-from millstream.broker.replicas.copying import Copying
+from millstream.broker.replicas.following import Copying
 from millstream.broker.replicas.in_sync import InSyncSets
 from millstream.broker.replicas.log_faults import LogFaults
 from millstream.broker.replicas.recovered import RecoveredReplicas

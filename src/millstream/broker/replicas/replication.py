@@ -4,8 +4,8 @@ import asyncio
 
 from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.registry import Partitions
-from millstream.broker.replicas.copying import Copying
 from millstream.broker.replicas.fetcher import ReplicaFetcher
+from millstream.broker.replicas.following import Copying
 from millstream.broker.replicas.in_sync import InSyncSets, start_of_members
 from millstream.broker.replicas.recovered import RecoveredReplicas
 from millstream.broker.replicas.sessions import ReplicaSessions

@@ -7,9 +7,9 @@ in the log or not.
 import asyncio
 
 from millstream.broker.partitions.appends import Appends
-from millstream.broker.partitions.by_time import offset_at
 from millstream.broker.partitions.opened_batches import BatchOpener, must_open, open_and_convert
 from millstream.broker.partitions.partition import Partition
+from millstream.broker.partitions.reads import offset_at
 from millstream.broker.partitions.registry import Partitions
 from millstream.broker.partitions.storage_faults import StorageFaults
 from millstream.broker.routing.calls import Append, FindOffsetAt, FindOffsets, Read

@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from millstream.broker.partitions.by_time import offset_at
 from millstream.broker.partitions.partition import Partition
+from millstream.broker.partitions.reads import offset_at
 from millstream.broker.partitions.registry import Partitions
 from millstream.broker.server.long_work import LongWork
 from millstream.broker.shares.dead_letters import DeadLetterWriter

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from millstream.broker.partitions import by_time
-from millstream.broker.partitions.by_time import largest_timestamp, offset_at
+from millstream.broker.partitions import reads
+from millstream.broker.partitions.reads import largest_timestamp, offset_at
 from millstream.broker.server.long_work import LongWork
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import HEADER_SIZE, read_header
@@ -103,7 +103,7 @@ def test_a_look_up_opens_so_much_and_no_more_however_many_batches_claim_the_time
     monkeypatch: pytest.MonkeyPatch, limit: OpenLimit
 ) -> None:
     threads = Threads(monkeypatch)
-    monkeypatch.setattr(by_time, "OpenLimit", lambda: limit)
+    monkeypatch.setattr(reads, "OpenLimit", lambda: limit)
     log = log_of(*(batch(0, 1, 2, claimed=90) for _ in range(50)))
     with pytest.raises(KafkaError) as refused:
         in_loop(lambda work: offset_at(work, log, NOW_MS + 50), threads)
