@@ -1,6 +1,7 @@
-"""Partitions that several nodes keep: the shell around `cluster.replication`.
+"""Replication between nodes: network and disk around the decisions of `cluster.replication`.
 
-`replication` follows the metadata and makes this node lead or follow; `sessions` and `serving` answer followers'
-fetches; `fetcher` is this node as a follower of another, over a `link` of its own, `following` is what it does to one
-partition; `in_sync` takes changes of the in-sync sets to the controller.
+`replication` follows the metadata and makes this node lead or follow. `sessions` and `serving` answer followers'
+fetches; `fetcher` fetches from one leader in a `conversation` over a `link` of its own, and `following` applies the
+replies to the logs. `in_sync` takes changes of the in-sync sets to the controller, `repair` replaces damaged segments,
+`making_way` gives up leadership because of damage, `recovered` reports logs after an unclean stop.
 """

@@ -1,4 +1,4 @@
-"""Requests and replies over one connection to a leader, until it breaks or there is nothing more to say."""
+"""Requests and replies over one connection to a leader, until it breaks or nothing is left to follow."""
 
 import asyncio
 from collections import deque
@@ -13,9 +13,9 @@ Replied = Callable[["Conversation", int, memoryview], None]
 
 
 class Conversation:
-    """`over` is done when it has ended: with an error if it broke.
+    """`over` is done when the conversation has ended, with an error if the connection broke.
 
-    Replies are handed on where they arrive, without a task in between. While there is `work` on one, others are kept.
+    Replies are handled where they arrive, without a task in between. During `work` on one, later ones are kept.
     """
 
     __slots__ = ("_kept", "_loop", "_patience", "_timer", "link", "over", "waiting", "work")
@@ -25,7 +25,7 @@ class Conversation:
         self.over: asyncio.Future[None] = loop.create_future()
         self.work: asyncio.Task[None] | None = None
         self.waiting: deque[float] = deque()
-        """When the requests were sent that are not dealt with yet."""
+        """When the requests were sent whose replies are not handled yet."""
         self._kept: deque[Callable[[], None]] = deque()
         self._loop = loop
         self._patience = patience_seconds
@@ -43,7 +43,7 @@ class Conversation:
             self.end(error)
 
     def resume(self) -> None:
-        """The work is done: go on with the replies that came meanwhile."""
+        """The work is done: handle the replies that came meanwhile."""
         self.work = None
         while self._kept and not self.is_busy and not self.over.done():
             self._kept.popleft()()
@@ -62,7 +62,7 @@ class Conversation:
         if not self.over.done():
             self.over.cancel()
         elif not self.over.cancelled():
-            # Who waited may have been stopped in the same turn: then the error concerns no one.
+            # The waiting task may have been stopped in the same turn: then nobody needs the error.
             self.over.exception()
 
     def _received(self, number: int, replied: Replied, body: memoryview | None) -> None:
@@ -83,7 +83,7 @@ class Conversation:
             self.end(error)
 
     def _watch(self) -> None:
-        """A reply that is overdue ends it. Looked at now and then: a timer for each request would cost more."""
+        """End it when a reply is overdue; checked periodically, as a timer for each request would cost more."""
         now = self._loop.time()
         if self.waiting and not self.is_busy and now - self.waiting[0] > self._patience:
             self.end(TimeoutError(f"no answer for {self._patience} s"))

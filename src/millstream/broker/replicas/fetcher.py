@@ -1,4 +1,4 @@
-"""This node as a follower of another: one connection, one long poll for all partitions that the other leads."""
+"""Fetches from one leader: one connection, and one long poll for all partitions that it leads."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -25,18 +25,18 @@ from millstream.protocol.replica_fetch import (
 
 log = get_logger("millstream.replicas")
 
-# What is in memory at once stays in use and near the processor: with four times as much, a fifth more CPU is spent.
+# Small enough to stay in the processor's cache: four times as much costs a fifth more CPU.
 _REPLY_BYTES = 4 << 20
-# An answer may come this much later than the request wants to wait.
+# A reply may come this much later than the request allows the leader to wait.
 _SILENCE_SECONDS = 2.5
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
 _MOST_IN_FLIGHT = 2
-# Partitions named in one request: a leader notes them all in one go, and a request has a limit.
+# Partitions in one request: a leader handles them all in one turn, and a request has a limit.
 _MOST_AT_ONCE = 5_000
 
 
 class ReplicaFetcher:
-    """While one request waits at the leader, another may overtake it to say that there is more to fetch."""
+    """While one request waits at the leader, a second one may report new positions."""
 
     def __init__(self, copying: Copying, leader_id: int) -> None:
         self._copying = copying
@@ -45,7 +45,7 @@ class ReplicaFetcher:
         self._max_wait_ms = copying.max_wait_ms
         self._followed: dict[Key, Following] = {}
         self._unsaid: dict[Key, None] = {}
-        """Partitions whose place the leader must be told."""
+        """Partitions whose position the next request reports."""
         self._forgotten: dict[Key, None] = {}
         self._urgent = False
         self._wake_up = WakeUp(self._loop)
@@ -70,7 +70,7 @@ class ReplicaFetcher:
         if following.has_to_sync:
             self._begin(key, following)
         else:
-            # Mostly so, and thousands of partitions may come at once.
+            # The usual case, and thousands of partitions may come at once.
             partition.log.end_epochs()
             self._say(key)
         if self._task is None:
@@ -89,7 +89,7 @@ class ReplicaFetcher:
             self._wake()
 
     def say(self, partition: Partition) -> None:
-        """The leader must hear of a change in this partition."""
+        """Report a change in this partition to the leader."""
         key = partition.topic_id, partition.index
         following = self._followed.get(key)
         if following is not None and following.asked_from >= 0:
@@ -107,7 +107,7 @@ class ReplicaFetcher:
         return tasks
 
     def leader_changed(self) -> None:
-        """The leader's broker is registered again or let in again: whatever was waited for may be there now."""
+        """The leader's broker was registered, let in or fenced: try again now."""
         self._wake_up.wake()
 
     def _start(self, work: "Coroutine[None, None, None]", name: str) -> "asyncio.Task[None]":
@@ -137,7 +137,7 @@ class ReplicaFetcher:
                 return
 
     def _say(self, key: Key) -> None:
-        """Ask for this partition with the next request, which does not wait for the answer to the last."""
+        """Ask for this partition in the next request, which does not wait for the reply to the last one."""
         if key in self._followed:
             self._unsaid[key] = None
             self._forgotten.pop(key, None)
@@ -147,7 +147,7 @@ class ReplicaFetcher:
         self._urgent = True
         self._wake_up.wake()
         if not self._is_waking and self._conversation is not None:
-            # In a turn of its own: whatever else is to be said in this one goes along.
+            # In the next turn, to include all that changes in this one.
             self._is_waking = True
             self._loop.call_soon(self._woken)
 
@@ -174,7 +174,7 @@ class ReplicaFetcher:
                 link = await self._connect()
                 await self._converse(link)
             except (OSError, EOFError, TimeoutError, KafkaError) as error:
-                # Longer each time that it comes to nothing.
+                # Longer after each failure in a row.
                 pause = min(2 * pause, _LONGEST_PAUSE) if self._is_interrupted else _FIRST_PAUSE
                 if not self._is_interrupted:
                     self._is_interrupted = True
@@ -209,12 +209,12 @@ class ReplicaFetcher:
             self._conversation = None
             conversation.close()
         if conversation.work is not None:
-            # A log that is just being cut is not asked for again before that is done.
+            # A log that is being truncated is asked for again only afterwards.
             await asyncio.wait([conversation.work])
         conversation.over.result()
 
     def _go_on(self) -> None:
-        """Send a request when none is under way, or when there is something to say that cannot wait for its answer."""
+        """Send a request when none is under way, or when there is news that cannot wait for its reply."""
         conversation = self._conversation
         if conversation is None or conversation.is_busy or conversation.over.done():
             return
@@ -248,7 +248,7 @@ class ReplicaFetcher:
             self._copying.metadata.broker_epoch,
             session_id,
             epoch,
-            # The first answer, which names the session, does not wait.
+            # The first reply, which names the session, does not wait.
             self._max_wait_ms if session_id else 0,
             _REPLY_BYTES,
             partitions,
@@ -262,7 +262,7 @@ class ReplicaFetcher:
         return self._requests, encode_body(request)
 
     def _replied(self, conversation: Conversation, number: int, body: memoryview) -> None:
-        """Right when the reply is whole: most are dealt with at once, and the next request goes out."""
+        """Handle a whole reply: mostly at once, and the next request is sent."""
         rest = self._handle(number, decode_reply(body))
         if not rest:
             conversation.link.give_back(body)
@@ -276,7 +276,7 @@ class ReplicaFetcher:
         body: memoryview,
         rest: list[tuple[Key, Following, FetchedPartition]],
     ) -> None:
-        """What has to wait for a disk; meanwhile nothing else is sent, and no other reply looked at."""
+        """Handle what has to wait for a disk; meanwhile nothing is sent, and no other reply is handled."""
         try:
             if len(rest) == 1:
                 await self._apply(*rest[0])
@@ -290,7 +290,7 @@ class ReplicaFetcher:
             self._go_on()
 
     def _handle(self, number: int, reply: ReplicaFetchReply) -> list[tuple[Key, Following, FetchedPartition]]:
-        """Deal with a reply; those of its partitions that cannot be dealt with at once are left."""
+        """Handle a reply; returns those of its partitions that may have to wait for a disk."""
         if reply.error:
             raise KafkaError(reply.error, f"broker {self._leader_id} answered {reply.error.name}")
         if self._is_interrupted:
@@ -331,7 +331,7 @@ class ReplicaFetcher:
         self._hold_back(key, following.partition, len(found.records))
 
     def _hold_back(self, key: Key, partition: Partition, size_bytes: int) -> None:
-        """A copy that is made too fast is asked for again later."""
+        """Ask later for a partition that is copied faster than the throttle allows."""
         throttle, me = self._copying.throttle, self._copying.node_id
         throttle.spend(partition, me, size_bytes)
         seconds = throttle.wait_seconds(partition, me)
@@ -360,7 +360,7 @@ class ReplicaFetcher:
             self._begin(key, following)
 
     def _give_up(self, key: Key, following: Following, error: KafkaError) -> None:
-        """The log is offline: the node ends, and follows again when it is started again."""
+        """The log is offline: stop following it. The node ends, and follows again after its next start."""
         log.error(
             "replica offline",
             topic=following.partition.topic,

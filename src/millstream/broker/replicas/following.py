@@ -25,9 +25,9 @@ log = get_logger("millstream.replicas")
 
 PARTITION_BYTES = 2 << 20
 _BUSY_PAUSE_SECONDS = 0.02
-# Until a partition that could not be followed is asked for again. A full disk may last for hours.
+# Before a partition that failed is asked for again. A full disk may last for hours.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 0.5
-# Soon over: one of the two does not know of a change yet, or the leader is just starting.
+# Transient: one of the two nodes does not know of a change yet, or the leader is just starting.
 _PASSING = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -72,11 +72,11 @@ class Copying(msgspec.Struct, eq=False):
 
 
 class Superseded(Exception):
-    """The leader changed meanwhile: what was heard from the one before no longer counts."""
+    """The leader changed meanwhile: replies of the previous leader no longer count."""
 
 
 class Following(msgspec.Struct, eq=False):
-    """`asked_from` is the first request that asked in this leader epoch; replies to earlier ones are thrown away."""
+    """`asked_from` is the first request in this leader epoch; replies to earlier requests are dropped."""
 
     copying: Copying
     partition: Partition
@@ -85,7 +85,7 @@ class Following(msgspec.Struct, eq=False):
     is_over: bool = False
     told_error: ErrorCode = ErrorCode.NONE
     said: tuple[int, int] | None = None
-    """Where the log began and ended in the last request."""
+    """The log's start and end in the last request."""
     _pause_seconds: float = _FIRST_PAUSE_SECONDS
 
     async def begin(self) -> None:
@@ -122,7 +122,7 @@ class Following(msgspec.Struct, eq=False):
 
     @property
     def has_moved(self) -> bool:
-        """The log begins or ends elsewhere than the leader was told last."""
+        """Whether the log's start or end has changed since the last request."""
         return self.said != self._place
 
     @property
@@ -147,7 +147,7 @@ class Following(msgspec.Struct, eq=False):
         return self.partition.log.log_start_offset == self.partition.log.log_end_offset
 
     def take(self, reply: FetchedPartition) -> None:
-        """As `handle`, for a reply that needs not wait."""
+        """As `handle`, for a reply that need not wait for the disk."""
         if self.partition.log.offline is not None:
             raise self.partition.log.offline
         if len(reply.records):
@@ -170,13 +170,13 @@ class Following(msgspec.Struct, eq=False):
                 await self._begin_with(memoryview(reply.records))
             self._append(memoryview(reply.records))
         has_deleted = self._has_deleted(reply)
-        # Records that are not on disk count neither for the leader nor for the next request. And a new start is not
-        # followed further than the disk has come.
+        # Records count for the leader, and for the next request, only when they are on disk. And the log's start moves
+        # no further than what is on disk.
         if has_deleted or (len(reply.records) and self.partition.log.config.durable):
             await self._sync()
         self._taken(reply)
         if has_deleted:
-            # The leader tells others that the records are deleted when this node says so.
+            # The leader confirms the deletion once this node reports its new start.
             await self._sync()
 
     async def _sync(self) -> None:
@@ -184,7 +184,7 @@ class Following(msgspec.Struct, eq=False):
         self._require_current()
 
     def next_pause(self) -> float:
-        """Seconds; longer each time in a row that something goes wrong."""
+        """Seconds; longer after each failure in a row."""
         pause = self._pause_seconds
         self._pause_seconds = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         return pause
@@ -202,7 +202,7 @@ class Following(msgspec.Struct, eq=False):
             raise self.partition.log.offline
 
     async def _begin_with(self, data: memoryview) -> None:
-        """The first batches of a log. The leader's may begin within one, where records were deleted: it comes whole."""
+        """Make room for an empty log's first batch: the leader sends it whole, even if its log starts within it."""
         _, first = next(iter_batches(data))
         if first.base_offset < self.partition.log.log_end_offset <= first.last_offset:
             sometimes("a replica began within a batch")
@@ -214,7 +214,7 @@ class Following(msgspec.Struct, eq=False):
         for position, header in iter_batches(data):
             is_here = header.last_offset < target.log_end_offset
             if is_here and header.leader_epoch == target.epochs.epoch_of(header.base_offset):
-                # Sent twice, because a request overtook the reply before: the same epoch wrote the same there.
+                # Sent twice, because a request overtook the last reply: within an epoch an offset has one batch.
                 start = position + header.size_bytes
             else:
                 batches.append(header)
@@ -233,7 +233,7 @@ class Following(msgspec.Struct, eq=False):
             await self._truncate(offset, "the leader's log does not reach here")
             return
         if reply.error not in _PASSING and reply.error != self.told_error:
-            # Once: it is tried again many times a second.
+            # Logged once: it is retried many times a second.
             self.told_error = reply.error
             log.warning(
                 "cannot follow",
@@ -244,7 +244,7 @@ class Following(msgspec.Struct, eq=False):
         raise KafkaError(reply.error)
 
     async def _truncate(self, offset: int, reason: str) -> None:
-        """Cut the log's end. Nothing else writes to it meanwhile: the partition is asked for again only afterwards."""
+        """Truncate the log. Nothing else writes to it meanwhile: the partition is asked for again only afterwards."""
         partition, target = self.partition, self.partition.log
         if offset == target.log_end_offset:
             raise KafkaError(
@@ -266,7 +266,7 @@ class Following(msgspec.Struct, eq=False):
             await asyncio.sleep(_BUSY_PAUSE_SECONDS)
         self._require_current()
         target.work = LogWork.TRUNCATING
-        # It is never left half done: stopping the fetcher waits for it.
+        # Never left half done: the node's stop waits for it.
         await asyncio.shield(self.copying.begin_cut(self._cut(offset)))
 
     async def _cut(self, offset: int) -> None:
@@ -292,7 +292,7 @@ class Following(msgspec.Struct, eq=False):
         if target.is_flushing:
             await self._settle()
         if self.is_over or target.offline is not None:
-            # The end may be what a leader, this node itself, builds on now.
+            # This node may lead now, and append to the present end.
             target.give_up(truncation)
             await copying.flusher.sync(partition)
             raise Superseded

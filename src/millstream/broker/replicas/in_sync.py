@@ -1,7 +1,7 @@
-"""Takes changes of the in-sync sets of the partitions that this node leads to the controller.
+"""Asks the controller to change the in-sync sets of the partitions that this node leads.
 
-One change of a partition at a time. One whose outcome is unknown is asked for again until the metadata shows how it
-ended: until then it may have been made.
+One change per partition at a time. A change whose outcome is unknown is asked for again until the metadata shows the
+outcome: until then it may have been made.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ log = get_logger("millstream.replicas")
 
 _RETRY_SECONDS = 0.1
 _MOST_CHANGES = 1000
-# The metadata will say what happened instead: it has moved on, or the controller is behind.
+# The metadata will show the outcome: they have moved on, or the controller is behind.
 _TO_BE_SEEN = frozenset(
     {
         ErrorCode.INVALID_UPDATE_VERSION,
@@ -35,9 +35,9 @@ _Asked = tuple[Partition, LeaderState, PendingChange]
 
 
 def start_of_members(partition: Partition) -> int:
-    """Where the log of a new member begins at least: as the next leader it would bring back what was deleted before.
+    """The lowest log start of a new in-sync replica: with a lower one it would bring back deleted records as leader.
 
-    Where the topic is not durable, a start is followed with the next flush, which may be far off.
+    UNKNOWN where the topic is not durable: followers move their start with their next flush, which may be far off.
     """
     return partition.log.log_start_offset if partition.log.config.durable else UNKNOWN
 
@@ -88,7 +88,7 @@ class InSyncSets:
             self._woken.clear()
             while self._due and len(self._asked) < _MOST_CHANGES:
                 partition = next(iter(self._due))
-                # First: if this one cannot be proposed, the others can.
+                # Before it is proposed: an error must not hold up the others.
                 del self._due[partition]
                 self._asked += self._propose(partition)
             self._asked = [
@@ -111,7 +111,7 @@ class InSyncSets:
             for each in state.replicas
             if state.may_join(each, start_of_members(partition))
             and self._is_eligible(state, each)
-            # One that is silent would have to go again at once, and so on for as long as nothing is committed.
+            # A silent one would have to leave again at once, over and over while nothing is committed.
             and not state.is_lagging(each, end, now, self._max_lag_seconds)
         ]
         if not leaving and not joining and not (state.is_move_ready and state.may_end_move):
@@ -171,9 +171,9 @@ class InSyncSets:
         if result.error == ErrorCode.NONE:
             if partition.replication is state and result.leader_epoch == state.leader_epoch:
                 if result.partition_epoch > state.partition_epoch:
-                    # Not before the metadata have come: the minimum that it was decided by may be another than here.
+                    # Wait for the metadata: the controller may have decided by another minimum than this node has.
                     return False
-                # They came first, as mostly; or the set was so already, and there is nothing that would come.
+                # They came first, as usual; or nothing has changed, and none will come.
                 state.clear_pending(change)
                 partition.in_sync_set_changed()
             return True

@@ -8,18 +8,18 @@ from millstream.protocol.stream import BrokenStream, RequestStream
 from millstream.runtime.read_threshold import ReadThreshold
 
 _FIRST_BYTES = 1 << 16
-# No buffer is kept that is larger than any reply asked for; and after so many small replies, no large one is.
+# A buffer larger than any requested reply is not kept, nor any large one after so many small replies.
 _MOST_KEPT_BYTES = 32 << 20
 _SMALL_REPLIES = 8
 _CONNECT_SECONDS = 2.0
 
 
 Receiver = Callable[[memoryview | None], object]
-"""Called with the reply's body, behind its correlation id, or with None when the connection ends before."""
+"""Called with the reply's body, after its correlation id, or with None when the connection ends before."""
 
 
 class ReplicaLink(asyncio.BufferedProtocol):
-    """Replies are read right into the buffer that they are handed out in."""
+    """Replies are read directly into the buffer in which they are passed on."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -53,7 +53,7 @@ class ReplicaLink(asyncio.BufferedProtocol):
     ) -> "asyncio.Future[memoryview]":
         """The reply's body; ConnectionError when the connection ends before."""
         reply: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
-        # The task that waited may have ended: then the error concerns no one.
+        # The waiting task may have ended: then nobody needs the error.
         reply.add_done_callback(lambda future: future.cancelled() or future.exception())
 
         def received(found: memoryview | None) -> None:
@@ -71,7 +71,7 @@ class ReplicaLink(asyncio.BufferedProtocol):
         return reply
 
     def give_back(self, reply: memoryview) -> None:
-        """The reply was dealt with: its buffer is used again, because new memory for each costs too much."""
+        """Reuse the buffer of a reply that was handled: new memory for each costs too much."""
         frame = reply.obj
         self._small_replies = self._small_replies + 1 if len(reply) <= _FIRST_BYTES else 0
         if not isinstance(frame, bytearray) or len(frame) > _MOST_KEPT_BYTES:
@@ -120,7 +120,7 @@ class ReplicaLink(asyncio.BufferedProtocol):
                 self._threshold.expect(4 + length - self._filled)
                 return
             frame, end = self._buffer, 4 + length
-            # The receiver owns this buffer now: the rest goes on in another one.
+            # The receiver owns this buffer now: the rest moves to another one.
             rest = memoryview(frame)[end : self._filled]
             self._buffer = self._another(len(rest))
             self._buffer[: len(rest)] = rest

@@ -1,4 +1,4 @@
-"""What is wrong with this node's disk and logs, in words: for `millstream cluster status` and /health."""
+"""Describes what is wrong with this node's disk and logs, for `millstream cluster status` and /health."""
 
 from collections.abc import Iterator
 
@@ -52,7 +52,7 @@ class LogFaults:
         yield from self.damaged()
 
     def damaged(self) -> Iterator[LogFault]:
-        """Without those whose files cannot be used at all."""
+        """Damaged logs, without those whose files cannot be used at all."""
         for partition in self._partitions:
             if partition.log.offline is None and partition.log.segments.damaged:
                 yield self._damaged(partition)

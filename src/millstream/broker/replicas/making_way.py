@@ -1,7 +1,7 @@
-"""A leader that cannot read records which are not committed yet lets another replica lead.
+"""Gives up leadership of a partition whose uncommitted records are damaged on this node.
 
-Followers cannot pass the damage, so nothing behind it would ever be committed. A replica that has all that was
-acknowledged leads instead; what it lacks is cut here as this node follows.
+Followers cannot fetch beyond the damage, so nothing behind it would ever be committed. A replica that has every
+acknowledged record leads instead; what it lacks is truncated when this node follows it.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _OUSTED = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
 
 class Waits(NamedTuple):
-    """Why damage is not repaired, and what to do where that is not to wait."""
+    """Why damage is not repaired yet, and what to do where waiting does not help."""
 
     reason: str
     advice: str = ""
@@ -39,7 +39,7 @@ class MakingWay:
         self._metadata = metadata
 
     async def ask(self, partition: Partition) -> Waits:
-        """Why this node still leads; it is asked again later."""
+        """Ask the controller for another leader; returns why the damage is not repaired. The caller tries again."""
         state = partition.replication
         if state is None:
             return _DAMAGED
@@ -58,7 +58,7 @@ class MakingWay:
         while partition.replication is state:
             try:
                 if not await self._metadata.submit(command):
-                    # For good: an attempt before this one, whose answer was lost, is not carried out later.
+                    # Final: an earlier attempt, whose answer was lost, is not carried out later.
                     state.is_making_way = False
                     return self._why_it_leads(partition, state)
             except KafkaError as error:
@@ -96,10 +96,10 @@ def why_it_leads(me: int, damaged_from: int | None, known: PartitionImage, image
         " written until another replica does"
     )
     if _has_successor(me, known, image):
-        # It has just come: it is asked for with the next look.
+        # It has just come: the next attempt finds it.
         return Waits(reason)
     restart = f"start node {me} again: it gives up these records, which no other replica has for sure"
-    # One that is up is in doubt, and cannot lead while this node does.
+    # A replica that is up is in doubt, and cannot lead while this node does.
     away = sorted(each for each in known.counted_on - {me} if not image.is_live(each))
     if not away:
         return Waits(reason, restart)

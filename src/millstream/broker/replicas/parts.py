@@ -1,4 +1,4 @@
-"""Everything of this room, made and connected."""
+"""Creates and connects the parts of this package."""
 
 from collections.abc import Callable
 
@@ -24,7 +24,7 @@ class ReplicaParts(msgspec.Struct, frozen=True):
     recovered: RecoveredReplicas
     faults: LogFaults
     given: ReplicaThrottle
-    """Of what this node gives to followers as a leader."""
+    """For what followers fetch from this node."""
 
 
 def replica_parts(

@@ -47,12 +47,12 @@ class RecoveredReplicas:
         self._tasks.spawn(keep_going(self._tell_when_asked), "recovered replicas")
 
     def changed(self, image: PartitionImage) -> None:
-        """A partition that this node keeps has changed: perhaps its leader is gone."""
+        """A partition that this node keeps has changed: it may have lost its leader."""
         if self._is_asked(image):
             self._woken.set()
 
     async def tell(self) -> None:
-        """Return when there is nothing to tell that the controller does not know."""
+        """Return when the controller has every report that it needs."""
         while found := list(self._to_tell()):
             ready = [each for each in found if each is not None][:_MOST_AT_ONCE]
             try:
@@ -71,18 +71,18 @@ class RecoveredReplicas:
         while True:
             await self._woken.wait()
             await self.tell()
-            # Afterwards, for it returns in the turn in which it found nothing to tell.
+            # Afterwards: it returns in the same turn in which it found nothing to report.
             self._woken.clear()
 
     def _is_asked(self, image: PartitionImage) -> bool:
-        """Whether the partition has no leader, and the controller waits to hear what this node has."""
+        """Whether the partition has no leader, and the controller waits for this node's report."""
         me = self._node_id
         return image.leader == NO_LEADER and any(
             each.broker_id == me and each.end_offset < 0 for each in image.last_known_elr
         )
 
     def _to_tell(self) -> Iterator[RecoveredReplica | None]:
-        """None stands for a log whose end is being cut just now."""
+        """None stands for a log that is being truncated."""
         me, logs = self._node_id, self._store.logs
         for topic in self._metadata.image.topics.values():
             for p in topic.partitions:
@@ -125,5 +125,5 @@ def _describe(topic_id: UUID, p: PartitionImage, found: PartitionLog, is_whole: 
             last_epoch=last_epoch,
             end=end,
         )
-    # What a relaxed topic confirmed need not have been on disk: such a replica is never sure to be whole.
+    # A topic that is not durable acknowledges records before they are on disk: its replica may lack some.
     return RecoveredReplica(topic_id, p.index, p.leader_epoch, last_epoch, end, is_whole)

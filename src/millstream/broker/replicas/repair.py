@@ -1,7 +1,7 @@
-"""A segment in which damage was found is fetched again from a healthy replica and put in the place of the bad one.
+"""Repairs a damaged segment: fetches its records from a healthy replica and replaces the file.
 
-Nothing is cut meanwhile: what is sound goes on being served, and what is not is refused. Only what is committed is
-fetched, so the segment that is written to is sealed first and repaired when the others have it too.
+Nothing is truncated meanwhile: sound records are served, damaged ones refused. Only committed records are fetched, so
+the active segment is sealed first, and repaired when the other replicas have it too.
 """
 
 import asyncio
@@ -37,23 +37,23 @@ _FETCH_BYTES = 4 << 20
 _REPLY_SECONDS = 5.0
 _RETRY_SECONDS = 1.0
 _NO_SESSION = -1
-# Followers answer clients only that say where they are.
+# Followers answer only clients that name their rack.
 _RACK = "repair"
 
 
 class _DeletedElsewhere(Exception):
-    """The other replica's log begins behind the damage: it was sound there until its time was over."""
+    """The other replica has deleted the records: its log begins behind the damage."""
 
 
 class _NotToBeHad(KafkaError):
-    """The leader cannot give it, now or ever: this replica is no worse than the leader."""
+    """The leader cannot provide the records: this replica is no worse than the leader."""
 
     def __init__(self, message: str, advice: str = "") -> None:
         super().__init__(ErrorCode.OFFSET_NOT_AVAILABLE, message)
         self.advice = advice
 
 
-# As the leader answers when its own copy is damaged, or is another, or when it has not committed so far.
+# The leader's answers when its own copy is damaged or different, or not committed so far.
 _REFUSALS = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.OFFSET_NOT_AVAILABLE})
 
 
@@ -65,7 +65,7 @@ def _require_unchanged(target: PartitionLog, damaged: Segment) -> None:
 
 
 def _bound(partition: Partition, offset: int) -> None:
-    """A leader commits nothing of which it knows that it cannot be read."""
+    """Keep this leader from committing records that it cannot read."""
     state = partition.replication
     if state is not None:
         state.damaged_from = offset if state.damaged_from is None else min(state.damaged_from, offset)
@@ -73,7 +73,7 @@ def _bound(partition: Partition, offset: int) -> None:
 
 
 class Repairs:
-    """One segment of a partition at a time; tried again until it is done or the partition is gone."""
+    """Repairs one segment of a partition at a time, with retries until it succeeds or the partition is gone."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Repairs:
         repaired: Counter,
         changed: Callable[[Partition], None],
     ) -> None:
-        """`repaired` counts segments; `changed` is told when a partition awaits a repair, or no longer does."""
+        """`repaired` counts segments; `changed` is called when a partition awaits a repair, or no longer does."""
         self._node_id = node_id
         self._machine = machine
         self._metadata = metadata
@@ -120,12 +120,12 @@ class Repairs:
             self._machine.tasks.spawn(self._repair(partition), "repair")
 
     def is_alone(self, partition: Partition) -> bool:
-        """No other node keeps the partition."""
+        """Whether no other node keeps the partition."""
         image = self._metadata.image.partition(partition.topic, partition.index)
         return image is not None and len(image.replicas) < 2
 
     def _look_at(self, partition: Partition, segment: Segment) -> None:
-        """No other replica can repair it: that it is damaged, or not any more, is only noted."""
+        """Without another replica to repair the segment, only note whether it is damaged."""
         if segment not in self._looked_at:
             self._looked_at.add(segment)
             self._machine.tasks.spawn(self._note(partition.log, segment), "damage")
@@ -134,7 +134,7 @@ class Repairs:
         try:
             is_sound = await self._sound_to(segment, target) is None
         except OSError:
-            # Deleted meanwhile; otherwise the next reader meets it again.
+            # Deleted meanwhile; otherwise the next reader finds the damage again.
             return
         finally:
             self._looked_at.discard(segment)
@@ -162,7 +162,7 @@ class Repairs:
                 if self.is_alone(partition):
                     for segment in partition.log.segments:
                         if segment.base_offset in partition.log.segments.damaged:
-                            # Somebody may have put the file back.
+                            # An operator may have put the file back.
                             self._look_at(partition, segment)
 
     async def _repair(self, partition: Partition) -> None:
@@ -176,8 +176,7 @@ class Repairs:
                     if partition.log.health.is_gone:
                         return
                     if isinstance(error, _NotToBeHad):
-                        # It is tried again and again, but the in-sync set does not wait for it: too few replicas might
-                        # be in sync until then.
+                        # It is retried, but the in-sync set does not wait for it: too few replicas might be in sync.
                         self._await_no_more(partition, offset)
                     reason = str(error) or repr(error)
                     self.waits[partition] = Waits(reason, getattr(error, "advice", ""))
@@ -188,7 +187,7 @@ class Repairs:
                         offset=offset,
                         error=reason,
                     )
-                    # Another one may have to come first.
+                    # Another segment may have to be repaired first.
                     wanted[offset] = wanted.pop(offset)
                     await asyncio.sleep(_RETRY_SECONDS)
                 else:
@@ -235,7 +234,7 @@ class Repairs:
             await self._upkeep.delete_records_before(partition, end_offset)
             return
         _require_unchanged(target, damaged)
-        # Nothing else changes the segments until it is done.
+        # Nothing else changes the segments until the file is replaced.
         target.work = LogWork.REPAIRING
         try:
             await self._put_in_place(partition, damaged, repaired)
@@ -265,7 +264,7 @@ class Repairs:
     async def _put_in_place(self, partition: Partition, damaged: Segment, repaired: RepairedSegment) -> None:
         target, disk = partition.log, self._machine.disk
         await self._machine.workers.run(lambda: repaired.write(disk))
-        # On disk before the file is: a checkpoint from before must not stand for what is put in place now.
+        # On disk before the new file: an earlier checkpoint must not vouch for it.
         number = target.place.begin_rewrite([damaged.base_offset])
         await self._flusher.sync(partition)
         if target.offline is not None:
@@ -276,7 +275,7 @@ class Repairs:
     async def _sound_to(self, segment: Segment, target: PartitionLog) -> int | None:
         """The first offset that cannot be read; None when all is sound.
 
-        Somebody may have been faster: several readers may have met the same damage.
+        It may have been repaired already: several readers may have reported the same damage.
         """
         path, summary, disk = segment.log_path, segment.summary, self._machine.disk
         known, log_start = LeaderEpochs(target.epochs.entries), target.log_start_offset
@@ -325,7 +324,7 @@ class Repairs:
         known = image.partition(partition.topic, partition.index)
         if known is None:
             return []
-        # Others than members have what is committed too, mostly: what they send is checked all the same.
+        # Replicas that are not in sync mostly have the committed records too; what any replica sends is checked.
         others = [each for each in known.replicas if each not in known.isr]
         return [each for each in (*known.isr, *others) if each != self._node_id and image.is_live(each)]
 
@@ -338,7 +337,7 @@ class Repairs:
         endpoint = broker.for_nodes
         link = await ReplicaLink.connect(endpoint.host, endpoint.port)
         try:
-            # Only the node's own replica is wanted, also where it forwards requests to leaders.
+            # Keep the node from forwarding the request to a leader: its own replica is wanted.
             link.send(PEER_CLIENT, 0, encode_greeting(Greeting()))
             while not repaired.is_whole:
                 wanted = FetchPartition(partition.index, -1, repaired.next_offset, -1, -1, _FETCH_BYTES)

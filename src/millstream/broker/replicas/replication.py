@@ -32,7 +32,7 @@ class Replication:
         *,
         reads_by_rack: bool,
     ) -> None:
-        """`reads_by_rack`: a client is sent to a follower in its own rack."""
+        """With `reads_by_rack`, a client is sent to a follower in its own rack."""
         self._node_id = copying.node_id
         self._clock = copying.machine.clock
         self._metadata = copying.metadata
@@ -71,8 +71,8 @@ class Replication:
         partition.follow(image.leader, image.leader_epoch)
         if image.leader != NO_LEADER and partition.log.offline is None:
             for base in partition.log.segments.damaged:
-                # The new leader is asked for it: it has the records, or it is known that it has not, before this
-                # replica counts.
+                # Ask the new leader for these records: this replica counts only when it has them, or when it is known
+                # that the leader lacks them too.
                 self.copying.faults.on_damage(partition, base)
             self._fetcher(image.leader).follow(partition, image.leader_epoch)
 
@@ -80,7 +80,7 @@ class Replication:
         self._stop_fetching(partition)
 
     def damage_changed(self, partition: Partition) -> None:
-        """Damage was found, or repaired: the leader counts on this replica or does not."""
+        """Damage was found or repaired: report it, because the leader does not count a damaged replica."""
         fetcher = self._fetchers.get(partition.leader_id)
         if fetcher is not None:
             fetcher.say(partition)
@@ -139,7 +139,7 @@ class Replication:
             partition.count_replicas()
 
     def broker_changed(self, broker_id: int) -> None:
-        """A broker was registered, let in or fenced: those who wait for it may try again."""
+        """A broker was registered, let in or fenced: retry what waits for it."""
         fetcher = self._fetchers.get(broker_id)
         if fetcher is not None:
             fetcher.leader_changed()
@@ -172,7 +172,7 @@ class Replication:
             self.in_sync.consider(partition)
 
     async def low_watermark(self, partition: Partition, wanted: int, timeout_s: float) -> int:
-        """The lowest log start of those that live or may lead, when it has come to `wanted` or the time is over."""
+        """The lowest log start of replicas that are live or may lead, when it has reached `wanted` or time is up."""
         deadline = self._clock.monotonic() + timeout_s
         while True:
             state, image = partition.replication, self._metadata.image
@@ -180,14 +180,14 @@ class Replication:
             if partition.log.offline is not None:
                 raise partition.log.offline
             if not partition.is_leader:
-                # The new leader may not have heard of the new start.
+                # The new leader may not know the new start.
                 raise partition.not_leader()
             if state is None:
                 return own
             awaited = {broker.broker_id for broker in image.live_brokers}
             known = image.partition(partition.topic, partition.index)
             if known is not None:
-                # One that is away may lead next, and would bring back what it has not deleted.
+                # A replica that is down may lead next, and would bring back what it has not deleted.
                 awaited |= known.counted_on
             lowest = state.lowest_log_start(own, awaited)
             if lowest >= wanted or self._clock.monotonic() >= deadline:
@@ -195,7 +195,7 @@ class Replication:
             await asyncio.sleep(_LOW_WATERMARK_SECONDS)
 
     def preferred_reader(self, partition: Partition, rack: str, offset: int) -> int | None:
-        """A follower in that rack that is in sync and has come to `offset`; None when this node may as well serve."""
+        """An in-sync follower in that rack that has reached `offset`; None when this node is to serve the client."""
         state = partition.replication
         if state is None or not self._reads_by_rack or self._own_rack == rack:
             return None
@@ -227,5 +227,5 @@ class Replication:
 
 
 def _is_move_ready(image: PartitionImage, min_isr: int) -> bool:
-    """A reassignment waits only for the leader to ask for its end."""
+    """Whether a reassignment waits only for the leader to request its end."""
     return bool(image.removing and staying_in_sync(image, image.isr, min_isr))

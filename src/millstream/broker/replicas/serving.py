@@ -1,4 +1,4 @@
-"""A follower's fetch, answered by the leader: batches up to the log's end, or where the two logs part."""
+"""Answers followers' fetches: with batches up to the log's end, or with the point where the logs diverge."""
 
 import asyncio
 from typing import Any
@@ -14,9 +14,9 @@ from millstream.cluster.metadata.service import MetadataService
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchAnswer, FetchedPartition, FetchPartition, FetchRequest
 
-# What a follower is sent at once, whatever it asks for; its partitions take turns.
+# The most in one reply, whatever a follower asks for; its partitions take turns.
 _MOST_REPLY_BYTES = 16 << 20
-# A new high watermark alone is told after this long: mostly there is a batch by then to tell it with.
+# A new high watermark alone is sent after this long: usually a batch comes before, and carries it.
 _QUIET_MS = 10
 
 
@@ -39,7 +39,7 @@ class FollowerFetches:
         self._check_sender(request)
         session = self.replication.sessions.open(request)
         if session.interrupted is not None:
-            # The follower has something new to say: the answer to what it said before need not wait any longer.
+            # The follower has sent a newer request: answer the one that still waits.
             session.interrupted()
         return ReplicaFetch(self, call, request, session).begin()
 
@@ -54,7 +54,7 @@ class FollowerFetches:
 
 
 class ReplicaFetch:
-    """One request of a follower; the session remembers what earlier ones said."""
+    """One request of a follower; the session keeps what earlier ones reported."""
 
     __slots__ = ("_call", "_fetches", "_held_ms", "_reply", "_request", "_scheduled", "_session", "_timer")
 
@@ -85,7 +85,7 @@ class ReplicaFetch:
         if any(map(is_urgent, found)) or self._request.max_wait_ms <= 0:
             return self._answered(found)
         for partition in found:
-            # To be read again: more may have come by then.
+            # Read it again after the wait: more may have come by then.
             self._session.news[_topic_of(partition), partition.index] = None
         patience_ms = self._request.max_wait_ms
         for reason_ms in (_QUIET_MS if found else 0, self._held_ms):
@@ -94,7 +94,7 @@ class ReplicaFetch:
         return LATER
 
     def _note_progress(self, topic: bytes, request: FetchPartition) -> list[FetchedPartition]:
-        """Note what the follower has; the reply for a partition that has an error, or whose histories part."""
+        """Note the follower's position; returns a reply where there is an error, or where the histories diverge."""
         key = topic, request.partition
         wanted = self._session.want(key, request)
         reply = FetchedPartition(topic, request.partition)
@@ -110,8 +110,8 @@ class ReplicaFetch:
                 self._session.news.pop(key, None)
                 return [reply]
             if request.fetch_offset > partition.log.log_end_offset:
-                # The request names no epoch that would tell where the logs part. Its offset is not what the follower
-                # has of this leader's log: if it counted, it would acknowledge records that are not yet written.
+                # The request names no epoch by which to find where the logs diverge. Its offset does not refer to this
+                # leader's log: counting it would acknowledge records that are not written yet.
                 raise KafkaError(
                     ErrorCode.OFFSET_OUT_OF_RANGE, f"the log ends at {partition.log.log_end_offset}"
                 )
@@ -146,7 +146,7 @@ class ReplicaFetch:
                 is_first = False
                 self._fetches.throttle.spend(wanted.partition, session.broker_id, len(found.records))
             elif not found.error and self._has_more(wanted):
-                # There was no room for its next batch.
+                # Its next batch did not fit.
                 session.news[key] = None
             if is_urgent(found) or wanted.differs(found):
                 new.append(found)
@@ -186,7 +186,7 @@ class ReplicaFetch:
         for partition in found:
             wanted = self._session.wanted.get((_topic_of(partition), partition.index))
             if wanted is not None:
-                wanted.told(partition)
+                wanted.note_sent(partition)
         return FetchAnswer(found, self._session.session_id)
 
     # -- waiting
@@ -199,7 +199,7 @@ class ReplicaFetch:
         self._timer = self._fetches.delayed.later(patience_ms / 1000, self._answer)
 
     def _wake(self) -> None:
-        """In a turn of its own: whatever else is appended in this one goes along."""
+        """Answer in the next turn, to include all that is appended in this one."""
         if not self._scheduled:
             self._scheduled = True
             self._fetches.delayed.next_turn(self._answer)

@@ -1,7 +1,7 @@
-"""What each follower fetches from this node: as in Kafka's fetch sessions, only what changes is said again.
+"""Followers' fetch sessions: as in Kafka, requests and replies name only the partitions that have changed.
 
-Partitions tell the session when there is something new, so a fetch costs what there is to tell, however many
-partitions the follower has.
+Partitions notify the session of changes, so the cost of a fetch depends on the changes, not on how many partitions the
+follower has.
 """
 
 from collections.abc import Callable
@@ -17,34 +17,34 @@ Key = tuple[bytes, int]
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 _MAX_EPOCH = 2**31 - 1
-_NEVER_TOLD = -2
+_NEVER_SENT = -2
 
 
 def is_urgent(found: FetchedPartition) -> bool:
-    """Whether the follower has to act on it, other than by moving its high watermark or start."""
+    """Whether the follower has to do more than move its high watermark or log start."""
     return bool(found.error) or len(found.records) > 0 or found.diverging_epoch is not None
 
 
 class WantedPartition(msgspec.Struct):
-    """What the follower said last of a partition, and what it was told."""
+    """The follower's last request for a partition, and the last values sent to it."""
 
     request: FetchPartition
     partition: Partition | None = None
-    high_watermark: int = _NEVER_TOLD
-    log_start_offset: int = _NEVER_TOLD
+    high_watermark: int = _NEVER_SENT
+    log_start_offset: int = _NEVER_SENT
     is_answered: bool = False
-    """It was sent something that it must act on: until it reports where it is then, there is nothing to tell it."""
+    """The last reply needs action: send nothing more until the follower reports its new position."""
 
     def differs(self, found: FetchedPartition) -> bool:
         return self.high_watermark != found.high_watermark or self.log_start_offset < found.log_start_offset
 
-    def told(self, found: FetchedPartition) -> None:
+    def note_sent(self, found: FetchedPartition) -> None:
         self.is_answered = is_urgent(found)
         self.high_watermark, self.log_start_offset = found.high_watermark, found.log_start_offset
 
 
 class ReplicaSession(msgspec.Struct, eq=False):
-    """`woken` is called, while a fetch waits, when there is something to fetch."""
+    """While a fetch waits, `woken` is called when there is something to fetch, `interrupted` to answer it now."""
 
     session_id: int
     broker_id: int
@@ -61,10 +61,10 @@ class ReplicaSession(msgspec.Struct, eq=False):
             wanted = self.wanted[key] = WantedPartition(request)
         else:
             if request.current_leader_epoch != wanted.request.current_leader_epoch:
-                # It may have cut off what it was told in the epoch before.
-                wanted.high_watermark = _NEVER_TOLD
+                # The follower may have truncated its log since the previous epoch.
+                wanted.high_watermark = _NEVER_SENT
             wanted.request, wanted.is_answered = request, False
-        # As the follower reports it, not as it was told: it may not have been able to follow yet.
+        # The start that the follower reports, not the one sent to it, which it may not have been able to adopt yet.
         wanted.log_start_offset = request.log_start_offset
         self.news[key] = None
         return wanted
@@ -93,7 +93,7 @@ class ReplicaSession(msgspec.Struct, eq=False):
             wanted.partition.listeners.remove(self)
         wanted.partition = None
 
-    # What partitions say
+    # Called by partitions
 
     def has_more(self, partition: Partition) -> None:
         self.news[partition.topic_id, partition.index] = None
@@ -105,14 +105,14 @@ class ReplicaSession(msgspec.Struct, eq=False):
 
 
 class ReplicaSessions:
-    """One for each follower: a new one takes the place of the one before."""
+    """One session for each follower: a new one replaces the old one."""
 
     def __init__(self) -> None:
         self._sessions: dict[int, ReplicaSession] = {}
         self._last_id = 0
 
     def open(self, request: FetchRequest) -> ReplicaSession:
-        """The session of this request; KafkaError when it names one that is not there."""
+        """The session of this request; KafkaError when it names an unknown one."""
         session = self._sessions.get(request.replica_id)
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if session is not None:

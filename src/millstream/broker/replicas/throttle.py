@@ -1,6 +1,6 @@
-"""Keeps copies that are being made within the rates that operators set, so that clients keep the rest of the network.
+"""Limits the copying of replicas to the rates that operators set, to leave the rest of the network to clients.
 
-Only replicas that are not in sync are held back: one that is would leave the in-sync set, and producers wait for it.
+Only replicas that are not in sync are limited: an in-sync one would leave the set, and producers wait for it.
 """
 
 from enum import StrEnum
@@ -24,13 +24,13 @@ def throttled_rate(image: MetadataImage, broker_id: int, side: Side) -> int | No
 
 
 def is_throttled(topic: TopicImage, index: int, broker_id: int, side: Side) -> bool:
-    """Whether the limit holds for this replica; the leader's own list names the replicas that it gives away."""
+    """Whether the limit of this side of the broker applies to its replica of the partition."""
     listed = topic.configs.get(f"{side}.replication.throttled.replicas", "")
     return any(item.strip() in ("*", f"{index}:{broker_id}") for item in listed.split(","))
 
 
 class ReplicaThrottle:
-    """One side's share of this broker: what it gives away as a leader, or what it fetches as a follower."""
+    """One side of this broker: what it sends as a leader, or what it fetches as a follower."""
 
     def __init__(self, node_id: int, metadata: MetadataService, clock: Clock, side: Side) -> None:
         self._node_id = node_id
@@ -42,7 +42,7 @@ class ReplicaThrottle:
         self._free_at = 0.0
 
     def spend(self, partition: Partition, follower: int, size_bytes: int) -> None:
-        """So many bytes of a replica were copied; if the replica is throttled, the next ones have to wait."""
+        """Note copied bytes of a replica; if it is throttled, the next bytes have to wait."""
         if size_bytes and (rate := self._rate_for(partition, follower)) is not None:
             now = self._clock.monotonic()
             self._free_at = max(self._free_at, now) + size_bytes / rate

@@ -13,7 +13,7 @@ def asked(session: ReplicaSession, *, epoch: int = 1, log_start: int = 0) -> boo
     found = FetchedPartition(*KEY)
     found.high_watermark, found.log_start_offset = HIGH_WATERMARK, START
     differs = wanted.differs(found)
-    wanted.told(found)
+    wanted.note_sent(found)
     return differs
 
 
