@@ -1,4 +1,4 @@
-"""A partition of an internal topic as a coordinator sees it: append and be told when it is durable, read it all."""
+"""A partition of an internal topic as a coordinator's log: append durably, read everything, trim."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -29,13 +29,13 @@ class _Acknowledgement:
 
 
 class CoordinatorLogs(msgspec.Struct, frozen=True):
-    """What coordinators' logs need of the node."""
+    """What coordinators' logs need from the node."""
 
     clock: Clock
     damaged: Callable[[Partition, int, CorruptBatch], None]
-    """Told of an offset at or after which a batch cannot be read."""
+    """Called with an offset at or after which a batch cannot be read."""
     failed: Callable[[str, KafkaError], None]
-    """Told of writes that fail."""
+    """Called when a write fails."""
     delete_before: Callable[[Partition, int], Awaitable[None]]
     """Moves the log's start, durably."""
 
@@ -80,7 +80,7 @@ class PartitionCoordinatorLog:
     def read_from(self, offset: int) -> Iterator[memoryview]:
         log = self._partition.log
         if log.offline is not None:
-            # Without its files it looks like one in which nothing was ever written.
+            # A log without its files looks like an empty one.
             raise log.offline
         position = max(offset, log.log_start_offset)
         while position < log.log_end_offset:

@@ -1,7 +1,7 @@
-"""How much of a node's memory groups may take: their number, what members send, committed offsets.
+"""Limits the memory that groups take on a node: their number, what members send, committed offsets.
 
-It is checked before a request reaches its coordinator. Bytes are added as requests come in, and counted from the groups
-themselves every half minute; in between, a value that replaces another counts twice.
+The limits are checked before a request reaches its coordinator. Bytes are added with each request, and recounted from
+the groups every half minute; in between, a value that replaces another counts twice.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from millstream.coordinator.groups.share_requests import OpenQueue, ShareHeartbe
 from millstream.coordinator.groups.state import Group, GroupState
 from millstream.protocol.errors import ErrorCode, KafkaError
 
-# A member without what it says, and a group without members.
+# A member without its data, and a group without members.
 _MEMBER_BYTES = 1_000
 _GROUP_BYTES = 1_500
 _PARTITION_BYTES = 40
-# How often it is counted what groups take, and how many in one go.
+# How often the groups' bytes are recounted, and how many groups at a time.
 _COUNT_SECONDS = 30.0
 _COUNTED_AT_ONCE = 500
 
@@ -33,7 +33,7 @@ class GroupBounds:
         self._settings = settings
         self._states = states
         self.bytes = 0
-        """As far as it is known."""
+        """An estimate between two counts."""
         self.refusals: dict[str, int] = dict.fromkeys(
             ("group.max.count", "group.max.bytes", "offsets.max.count", "offsets.max.bytes"), 0
         )
@@ -127,7 +127,7 @@ class GroupBounds:
         )
 
     async def keep_counting(self, pause: Callable[[], Awaitable[None]]) -> None:
-        """Count again every so often, with a pause for others."""
+        """Recount periodically, with pauses for other work."""
         while True:
             await asyncio.sleep(_COUNT_SECONDS)
             for number, _ in enumerate(self.recount(), 1):
@@ -155,7 +155,7 @@ def _members(group: Group | ShareGroup) -> int:
 
 
 def _added_by(state: GroupState, request: ConsumerHeartbeat | ShareHeartbeat) -> int:
-    """A new member, or topics that it did not name before."""
+    """The bytes of a new member, or of topics that it did not name before."""
     member: MemberSubscription | ShareMember | None = None
     if isinstance(request, ShareHeartbeat):
         shares = state.share_groups.get(request.group_id)
@@ -169,7 +169,7 @@ def _added_by(state: GroupState, request: ConsumerHeartbeat | ShareHeartbeat) ->
 
 
 def size_of(group: Group | ShareGroup) -> int:
-    """About what a group takes."""
+    """A group's approximate size in bytes."""
     if isinstance(group, ClassicGroup):
         return _GROUP_BYTES + sum(
             _MEMBER_BYTES + len(member.assignment) + _total(data for _, data in member.protocols)

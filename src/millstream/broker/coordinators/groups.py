@@ -85,7 +85,7 @@ class Groups:
         return self._host.of(CoordinatorKind.GROUP)
 
     async def find_partition(self, group_id: str) -> int:
-        """The partition that keeps the group; the internal topic is made when it is first asked for."""
+        """The partition that keeps the group; the internal topic is created on first use."""
         return await self._hosted.find_partition(group_id)
 
     async def submit(self, group_id: str, request: Request[A]) -> A:
@@ -126,7 +126,7 @@ class Groups:
         self._bounds.check(None if machine is None else machine.state, request)
 
 
-# Others have a turn between two expressions; one that takes longer is refused.
+# An expression that takes longer is refused. Other work has a turn between two expressions.
 _MATCH_SECONDS = 1.0
 
 
@@ -138,7 +138,7 @@ async def match_topics(
     long_work: LongWork,
     now: Callable[[], float],
 ) -> None:
-    """Find the topics that are not known yet; the decision goes by what is remembered."""
+    """Find the topics of new expressions, and remember them for the coordinator's decision."""
     group = state.groups.get(group_id)
     patterns = (pattern or "", *(group.regexes if isinstance(group, ConsumerGroup) else ()))
     for each in dict.fromkeys(patterns):
@@ -223,12 +223,12 @@ class GroupTopics:
 
 
 class NoGroups:
-    """Groups as a node sees them that coordinates none: everything that is asked of them is refused.
+    """Takes the place of the groups, and refuses every request.
 
     A request that was lost on its way to the coordinator may have been carried out there, or may yet be. If this node
-    coordinates the group by now, its own handlers would carry it out once more: a commit after a later one, another
-    member, the end of a group that was made again. So they get this instead of the groups, and the client decides, as
-    it would without a proxy.
+    coordinates the group by now, its own handlers would carry it out again: a commit after a later one, another member,
+    the end of a group that was created again. So they get this instead of the groups, and the client decides, as it
+    would without a proxy.
     """
 
     def __init__(self, groups: "Groups") -> None:

@@ -1,7 +1,7 @@
 """The coordinators of this node, of any kind.
 
 A kind is a definition that is added by name. A coordinator is loaded when this node begins to lead its partition, not
-when it is first asked: so sessions end on time after a failover, and the next request finds it loaded.
+with the first request: so sessions end on time after a failover, and the next request finds it loaded.
 """
 
 from collections.abc import Awaitable, Callable
@@ -73,7 +73,7 @@ class CoordinatorHost:
         return hosted
 
     def start(self) -> None:
-        """The logs are open: load what is led here, and from now on what will be."""
+        """The logs are open: load the coordinators of partitions led here, and from now on follow the leaders."""
         self._is_running = True
         self._metadata.subscribe(self._metadata_changed)
         self.follow_leaders()
@@ -106,5 +106,5 @@ class CoordinatorHost:
             return
         for kind in self._definitions:
             if kind.value in new.topics and new.topics[kind.value] is not old.topics.get(kind.value):
-                # Another node may have asked for it, or leads what this one led.
+                # Another node may have created the topic, or may lead its partitions now.
                 self._follow(kind)

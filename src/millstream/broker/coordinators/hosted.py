@@ -18,7 +18,7 @@ from millstream.runtime.sometimes import sometimes
 A = TypeVar("A")
 M = TypeVar("M", bound=StateMachine[Any, Any, Any, Any])
 
-# As many as there are nodes when the topic is made, up to this.
+# At most; fewer where fewer brokers are live when the topic is created.
 _REPLICAS = 3
 
 
@@ -27,7 +27,7 @@ class Topics(Protocol):
     def image(self) -> MetadataImage: ...
 
     async def create_internal(self, topic: NewTopic) -> None:
-        """Make the topic unless it exists; KafkaError when it cannot be made."""
+        """Create the topic unless it exists; KafkaError when it cannot be created."""
         ...
 
 
@@ -60,13 +60,13 @@ class Hosted(Generic[M]):
     # -- where a key is kept
 
     async def find_partition(self, key: str) -> int:
-        """The partition that keeps the key; the internal topic is made when it is first asked for."""
+        """The partition that keeps the key; the internal topic is created on first use."""
         if self.topic not in self._topics.image.topics:
             async with self._creating:
                 if self.topic not in self._topics.image.topics:
                     await self._create_topic()
         if self.topic not in self._topics.image.topics:
-            # It was made, and this node has not heard of it yet.
+            # It was created, but this node's metadata do not have it yet.
             raise NotDecided(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic} is not known here yet")
         return self.partition_of(key)
 
@@ -86,8 +86,7 @@ class Hosted(Generic[M]):
             )
         except KafkaError as error:
             raise NotDecided(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
-        # A coordinator may lose its partition while it loads. Those who ask it hear of that, not the one who created
-        # the topic.
+        # A coordinator may lose its partition while it loads: that fails its own requests, not the topic's creation.
         await asyncio.gather(*self._elect(), return_exceptions=True)
 
     # -- asking
@@ -108,7 +107,7 @@ class Hosted(Generic[M]):
         return self._runtime.decide(partition, request)
 
     def decide_in(self, partition: int, request: Request[A]) -> "asyncio.Future[A]":
-        """As `decide`, for what an effect has to report to the machine that decided on it."""
+        """As `decide`, for an effect's report to the machine that decided on it."""
         return self._runtime.decide(partition, request)
 
     @property
@@ -117,7 +116,7 @@ class Hosted(Generic[M]):
         return self._definition.requests
 
     async def ask_all(self, request: Request[A]) -> list[A | KafkaError]:
-        """The same request to every machine; one that refuses does not spoil the others."""
+        """Send the request to every machine; returns the answer or refusal of each."""
         return await self._runtime.submit_to_all(request)
 
     def _require_newest(self, key: str) -> None:
@@ -129,7 +128,7 @@ class Hosted(Generic[M]):
             raise KafkaError(ErrorCode.NOT_COORDINATOR, error.message) from None
 
     def machine(self, partition: int) -> M | None:
-        """To look at; None where it is not loaded."""
+        """For reading only; None where it is not loaded."""
         return self._runtime.machine(partition)
 
     def machines(self) -> list[M]:

@@ -1,4 +1,4 @@
-"""The coordinators of MQTT sessions on this node: what they owe to the log is appended here."""
+"""The coordinators of MQTT sessions on this node: appends their pending messages to topics."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -33,9 +33,9 @@ log = get_logger("millstream.mqtt")
 
 PARTITIONS: Final = 16
 _PAUSE_SECONDS: Final = 0.5
-# The door that took the message may know of a new topic before this node does: metadata come a little later here.
+# The node that accepted the message may know a new topic before this node does.
 _UNKNOWN_SECONDS: Final = 30.0
-# It would be refused again.
+# A retry would be refused again.
 _FINAL: Final = frozenset(
     {
         ErrorCode.MESSAGE_TOO_LARGE,
@@ -47,7 +47,7 @@ _FINAL: Final = frozenset(
 
 
 class MqttSessions:
-    """`hosted` gives the coordinators that run by `definition`; it is asked for when the first effect is due."""
+    """`hosted` returns the coordinators that run by `definition`; it is called with the first effect."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class MqttSessions:
                 return
 
     async def _append(self, partition: int, effect: AppendOwed) -> None:
-        """Tries until it is done or the coordinator has moved. A successor does it again, and nothing happens twice."""
+        """Retry until it succeeds or the coordinator has moved; its successor repeats it without duplicates."""
         loop = asyncio.get_running_loop()
         first = effect.owed[0]
         place = Place(first.message.topic, first.message.partition)
@@ -150,7 +150,7 @@ class MqttSessions:
         )
 
     async def _refuse(self, partition: int, effect: AppendOwed, error: KafkaError) -> None:
-        """One of several may be too large; the first goes, and the others are tried again."""
+        """One of several may be too large: drop the largest, and let the others be tried again."""
         largest = max(effect.owed, key=lambda owed: len(owed.message.value or b""))
         log.warning("session message dropped", topic=largest.message.topic, error=error.message)
         await self._report(partition, OwedRefused(largest.number))

@@ -1,4 +1,4 @@
-"""The share coordinator on this node: what it keeps, and how its topic is made."""
+"""The share coordinator on this node: its topic, and the removal of state that is no longer needed."""
 
 import asyncio
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Appending a client's batch to a partition that this node leads: who may, and what is counted."""
+"""Appends clients' batches to partitions that this node leads: checks them, bounds producers, counts records."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ from millstream.runtime.clock import Clock
 from millstream.storage.log import Appended
 from millstream.storage.producer_state import ProducerStates
 
-# Longer than the delivery timeout of clients (two minutes, five in librdkafka): none of these sends anything twice.
+# Longer than clients' delivery timeouts (two minutes, five in librdkafka): a producer idle this long retries nothing.
 HARMLESS_AFTER_MS = 600_000
 
 
@@ -23,7 +23,7 @@ class ProducerBounds:
         self._most = settings.max_producers
         self._most_of_partition = settings.max_producers_per_partition
         self.count = 0
-        """On the node; counted again from time to time."""
+        """Producers on the node; recounted from time to time."""
         self.evicted = 0
         self.refused = 0
 
@@ -62,10 +62,10 @@ class Appends:
         self._messages = messages
         self._faults = faults
         self.admit_to_queues: Callable[[Partition, int], None] = lambda _partition, _count: None
-        """Asked before so many records are appended to a topic with queue.max.depth: KafkaError refuses them."""
+        """Called before so many records are appended to a topic with queue.max.depth; refuses them with KafkaError."""
 
     def find(self, topic: str | bytes, index: int, *, by_node: bool = False) -> Partition:
-        """A partition that clients, or nodes themselves, may write to where it is led; KafkaError for others."""
+        """The partition, led or followed here; KafkaError where clients may not write to its topic."""
         partition = self._partitions.find_replica(topic, index)
         if not by_node and is_internal(partition.topic):
             # Its records are replayed by coordinators; only they may write them.
@@ -78,9 +78,9 @@ class Appends:
     def append(
         self, partition: Partition, records: memoryview, header: BatchHeader, *, by_all: bool
     ) -> Appended:
-        """`by_all`: it is to be acknowledged by all replicas that are in sync, so there must be enough of them."""
+        """`by_all`: all in-sync replicas are to acknowledge it, so there must be enough of them."""
         if not partition.is_leader:
-            # It may lead before the batches come that were sent behind this one.
+            # Noted, because this node may lead before the producer's next batches come.
             partition.refuse(header, partition.not_leader())
         if self._partitions.is_withheld(partition):
             partition.refuse(header, partition.isolated_error())
@@ -101,7 +101,7 @@ class Appends:
         return appended
 
     def failed(self, error: KafkaError) -> None:
-        """An append was refused: it may have been the disk."""
+        """An append was refused, perhaps by the disk."""
         if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
             self._faults.failed("append", error)
 
@@ -109,5 +109,5 @@ class Appends:
         try:
             self._producer_bounds.admit(partition.log.producers, header.producer_id, now_ms)
         except KafkaError as error:
-            # Batches that it has already sent behind this one are refused too.
+            # Batches that the producer has already sent after this one are refused too.
             partition.refuse(header, error)

@@ -80,7 +80,7 @@ class Cleaner:
                     )
 
     async def _let_clean(self) -> None:
-        """Only what a checkpoint covers may be compacted, and the next one may be a while off."""
+        """Write a checkpoint where it lets more be compacted: only segments that one covers may be."""
         logs = (partition.log for partition in self._partitions)
         if any(each.config.compacts and each.cleanable_count < each.settled_count for each in logs):
             try:
@@ -89,7 +89,7 @@ class Cleaner:
                 log.warning("checkpoint not written", effect="cleaning delayed", error=str(error))
 
     async def stop(self) -> None:
-        """End the cleaning under way: a swap that was begun is finished, files that will not be swapped in go."""
+        """End the cleaning under way: finish a swap that has begun, remove files that will not be swapped in."""
         if self._process is not None:
             await self._process.kill()
         if self._swap_under_way is not None:
@@ -212,7 +212,7 @@ class Cleaner:
 
     async def _swap(self, partition: Partition, group: CleanedGroup) -> None:
         target, disk, workers = partition.log, self._machine.disk, self._machine.workers
-        # On disk before the files are: a checkpoint from before must not stand for what is put in place now.
+        # On disk before the new files: an earlier checkpoint must not vouch for them.
         number = target.place.begin_rewrite(group.sources)
         await self._flusher.sync(partition)
         target.health.is_half_swapped = True
@@ -228,7 +228,7 @@ class Cleaner:
         try:
             apply_swap(disk, target.directory, group.sources)
         except OSError as error:
-            # Files are not what their summaries say; the next start finishes it.
+            # The files do not match their summaries; the next start finishes the swap.
             failure = target.health.use_failed(error)
             self._faults.failed("cleaning", failure)
             raise failure from error

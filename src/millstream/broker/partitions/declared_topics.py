@@ -1,7 +1,7 @@
-"""The topics that the settings declare: created as soon as there are enough brokers, and compared with what is there.
+"""Creates the topics that the settings declare when there are enough brokers, and compares topics that exist.
 
-Every node of a cluster does it, and the first that is able creates them. What is missing is waited for, and never ends
-the node. A topic that was there once is not created again while the node runs: somebody may have deleted it.
+Every node of a cluster does this, and the first that can creates them. A missing topic is waited for and never ends the
+node. A topic that has existed is not created again while the node runs: an operator may have deleted it.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from millstream.runtime.clock import Clock
 log = get_logger("millstream.topics")
 
 _AGAIN_SECONDS = 5.0
-# Time for more brokers to start: a partition that is placed before they are there gets no replica on them.
+# Time for more brokers to start: partitions that are placed before get no replicas on them.
 _COMPANY_SECONDS = 10.0
 _WITHOUT_CONTROLLER = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE)
 
@@ -48,7 +48,7 @@ class DeclaredTopics:
             tasks.spawn(keep_going(self.run), "declared topics")
 
     async def run(self) -> None:
-        """Return when all were there once."""
+        """Return when every topic has existed once."""
         while not await self.create():
             self._woken.clear()
             try:
@@ -58,7 +58,7 @@ class DeclaredTopics:
                 continue
 
     async def create(self) -> bool:
-        """Create what can be created now; whether all are there, or were."""
+        """Create what can be created now; returns whether every topic has existed once."""
         self._compare()
         ready = [topic for topic in self._missing.values() if self._has_brokers(topic)]
         if ready:
@@ -77,7 +77,7 @@ class DeclaredTopics:
             self._woken.set()
 
     def _compare(self) -> None:
-        """What is there need not be created; where it is not as declared, the log says what to do."""
+        """Drop topics that exist from the missing ones, and log how they differ from the settings."""
         image = self._metadata.image
         for name, declared in list(self._missing.items()):
             topic = image.topic(name)
@@ -124,7 +124,7 @@ class DeclaredTopics:
 
 
 def differences(declared: TopicSettings, factor: int, topic: TopicImage) -> Iterator[str]:
-    """How a topic is other than declared, and what to do where that can be changed."""
+    """How a topic differs from its declaration, with the command that changes it where there is one."""
     count = len(topic.partitions)
     if declared.partitions > count:
         yield (

@@ -37,7 +37,7 @@ class Flusher:
         self._timed: set[Partition] = set()
         self._syncs: dict[Partition, list[asyncio.Future[None]]] = {}
         self._started: dict[Partition, float] = {}
-        # A later append need not come, and readers may wait for what a flush would show.
+        # Flushed when there is room: a later append need not come, and readers may wait for the flush.
         self._without_room: dict[Partition, None] = {}
         self._closed = False
 
@@ -46,7 +46,7 @@ class Flusher:
         return self._clock.monotonic() - next(iter(self._started.values()), self._clock.monotonic())
 
     def close(self) -> None:
-        """Start nothing more: closing the logs syncs what is not synced by now."""
+        """Start no more flushes: closing the logs syncs the rest."""
         self._closed = True
 
     def flush_soon(self, partition: Partition) -> None:
@@ -70,7 +70,7 @@ class Flusher:
             self._start(partition)
 
     def room_again(self) -> None:
-        """Flushes that found no room are made up for."""
+        """Repeat the flushes that found no room."""
         waiting, self._without_room = self._without_room, {}
         for partition in waiting:
             self.flush(partition)

@@ -19,7 +19,7 @@ log = get_logger("millstream.node")
 
 Item = TypeVar("Item")
 
-# Partitions in one turn of the loop: meanwhile the quorum does not hear of this node.
+# Partitions in one turn of the loop: meanwhile this node sends no messages to the quorum.
 _AT_ONCE = 500
 
 
@@ -42,7 +42,7 @@ class Loading:
         self.damaged: dict[str, list[int]] = {}
         """By directory, the segments in which recovery found damage."""
         self.lost_unsynced = False
-        """There are logs, and the node did not stop cleanly: what clients have read may be gone with the page cache."""
+        """After an unclean stop with logs: records that clients have read may be lost with the page cache."""
 
     async def load(self, recovered: Callable[[], Awaitable[None]]) -> None:
         """`recovered` is called when the logs are open, before the node takes up its roles."""
@@ -67,7 +67,7 @@ class Loading:
             self._changes.serve(image, spec, spec.committed_in(found))
         self.damaged = progress.damaged
         self.lost_unsynced = bool(specs) and not store.was_clean
-        # All that has changed since `loaded` comes now, and nothing in between.
+        # In the same turn, so that no change since `loaded` is missed.
         self._metadata.subscribe(self._changes.apply)
         now = self._metadata.image
         self._changes.apply(loaded, now, tuple(difference(loaded, now)))
@@ -96,14 +96,14 @@ def _with_committed(spec: PartitionSpec, reached: Reached) -> PartitionSpec:
 
 
 class RecoveryProgress:
-    """Says what recovery found, and on long ones how far it is."""
+    """Logs what recovery finds and, when it takes long, how far it is."""
 
     def __init__(self, total: int, clock: Clock, metrics: BrokerMetrics) -> None:
         self._total = total
         self._clock = clock
         self._metrics = metrics
         self._done = 0
-        self._told = clock.monotonic()
+        self._logged_at = clock.monotonic()
         self.scanned_bytes = 0
         self.cut_bytes = 0
         self.damaged: dict[str, list[int]] = {}
@@ -126,6 +126,6 @@ class RecoveryProgress:
         for damage in report.damages:
             self._metrics.corrupt_batches.value += 1
             log.error("damage found", directory=report.directory, damage=damage)
-        if self._clock.monotonic() - self._told > 2:
-            self._told = self._clock.monotonic()
+        if self._clock.monotonic() - self._logged_at > 2:
+            self._logged_at = self._clock.monotonic()
             log.info("recovering", partitions=self._done, of=self._total, scanned_bytes=self.scanned_bytes)

@@ -1,8 +1,8 @@
-"""The two reasons to open a producer's batch: the topic wants another codec, or it is compacted and needs keys.
+"""Opens producers' batches where the topic requires another codec, or is compacted and requires keys.
 
-A batch is opened piece by piece, so it takes the same memory whatever it unpacks to. What takes too long, because it
-unpacks to too much or to too many records, is refused with MESSAGE_TOO_LARGE, upon which Java's producer sends smaller
-batches.
+A batch is opened piece by piece, so the memory needed does not depend on its unpacked size. A batch that would take too
+long, because of its unpacked size or number of records, is refused with MESSAGE_TOO_LARGE: Java's producer then sends
+smaller ones.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ _CODECS = {
     "lz4": Compression.LZ4,
     "zstd": Compression.ZSTD,
 }
-# What opening takes at most besides the batch before and after: pieces, and a codec's window.
+# The most memory for opening, besides the batch before and after: pieces, and a codec's window.
 OPENING_BYTES = 16 << 20
 
 

@@ -1,4 +1,4 @@
-"""A partition that this node keeps: a log, its role, its high watermark, and who waits for it."""
+"""A partition that this node keeps: its log, role, high watermark and waiters."""
 
 from collections import deque
 from typing import NoReturn, Protocol
@@ -11,7 +11,7 @@ from millstream.protocol.record_batch import BatchHeader
 from millstream.runtime.sometimes import sometimes
 from millstream.storage.log import Appended, PartitionLog
 
-# While followers are away the list would grow with each append; beyond this, sizes are known less exactly.
+# While followers are down the list would grow with each append; beyond this, sizes are less exact.
 _MOST_MARKS = 1024
 
 
@@ -28,7 +28,7 @@ class VisibleSizes:
         self._marks.append((end_offset, appended_bytes))
 
     def up_to(self, offset: int) -> int:
-        """The bytes up to `offset`, which never goes back; at least those that were asked for before."""
+        """The bytes up to the last mark at or below `offset`, which must not decrease between calls."""
         marks = self._marks
         while marks and marks[0][0] <= offset:
             self._reached = marks.popleft()[1]
@@ -55,14 +55,14 @@ class FlushScheduler(Protocol):
 
 
 class ReplicaListener(Protocol):
-    """A follower's fetch session, which hears of everything that it may pass on."""
+    """A follower's fetch session, which is notified of what its replies may report."""
 
     def has_more(self, partition: "Partition") -> None:
         """There is more to fetch, or the partition is no longer led here."""
         ...
 
     def advanced(self, partition: "Partition") -> None:
-        """The high watermark or the log's start moved; the follower hears of it with the next reply."""
+        """The high watermark or the log's start moved; the next reply reports it."""
         ...
 
 
@@ -119,12 +119,12 @@ class Partition:
         if high_watermark is not None:
             self.high_watermark = max(min(high_watermark, log.log_end_offset), log.log_start_offset)
         self.awaits_repair: set[int] = set()
-        """Offsets of damage that another replica may repair. Until then the leader does not count on this replica."""
+        """Offsets of damage that another replica may repair. Until then the leader does not count this replica."""
         self.flushing = False
         self._flushes = flushes
         self._acks: deque[tuple[int, AckWaiter]] = deque()
         self._local_acks: deque[tuple[int, AckWaiter]] = deque()
-        # Told in the order they came, so that a simulated run can be repeated.
+        # Notified in the order they came, so that a simulated run can be repeated.
         self._readers: dict[DataWaiter, None] = {}
         self._sizes = VisibleSizes()
         self._visible_size = log.appended_bytes
@@ -135,7 +135,7 @@ class Partition:
 
     @property
     def durable_end_offset(self) -> int:
-        """Up to where this replica counts: in a durable topic what is on disk."""
+        """The end of what this replica acknowledges: in a durable topic, of what is on disk."""
         log = self.log
         return log.flushed_offset if log.config.durable else log.log_end_offset
 
@@ -185,7 +185,7 @@ class Partition:
             )
 
     def await_acknowledged(self, last_offset: int, waiter: AckWaiter, *, by_all: bool = True) -> bool:
-        """False when the record is as durable as was asked for; otherwise the waiter is told when it is."""
+        """False when the record is as durable as was asked for; otherwise the waiter is called when it is."""
         if self.is_acknowledged(last_offset, by_all=by_all):
             return False
         self.add_waiter(last_offset, waiter, by_all=by_all)
@@ -196,13 +196,13 @@ class Partition:
         (self._acks if self._needs_replicas(by_all) else self._local_acks).append((last_offset, waiter))
 
     def is_acknowledged(self, last_offset: int, *, by_all: bool) -> bool:
-        """Whether a record is as durable as was asked for: the only place that says so."""
+        """Whether a record is as durable as was asked for; decided only here."""
         if last_offset < self.high_watermark:
             return True
         return not self._needs_replicas(by_all) and last_offset < self.durable_end_offset
 
     def _needs_replicas(self, by_all: bool) -> bool:
-        """Whether the high watermark decides. Without followers that is what this node's own disk has."""
+        """Whether the high watermark decides; without followers it follows this node's own disk."""
         return self.replication is None or (by_all and self.log.config.replicates_in_sync)
 
     def await_data(self, waiter: DataWaiter) -> None:
@@ -220,7 +220,7 @@ class Partition:
             self._advance(end_offset, end_bytes)
 
     def start_moved(self) -> None:
-        """The log's start moved: followers are told now, because a DeleteRecords request may wait for their answer."""
+        """The log's start moved: notify followers now, because a DeleteRecords request may wait for them."""
         for listener in self.listeners:
             listener.has_more(self)
 
@@ -298,7 +298,7 @@ class Partition:
         self.count_replicas()
 
     def replicated(self, leader_high_watermark: int) -> None:
-        """A follower has heard from its leader."""
+        """Move a follower's high watermark after its leader's reply."""
         reached = min(leader_high_watermark, self.durable_end_offset)
         if reached > self.high_watermark:
             self._advance(reached, self.log.appended_bytes)
@@ -319,7 +319,7 @@ class Partition:
         )
 
     def damaged_error(self) -> KafkaError:
-        # What is appended behind the damage is cut when another leads.
+        # Records that are appended behind the damage are truncated when another node leads.
         return KafkaError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             f"uncommitted records of {self.topic}-{self.index} are damaged on this node: another has to lead",

@@ -1,4 +1,4 @@
-"""Everything of this room that needs no metadata, made and connected."""
+"""Creates and connects the parts of this package that need no metadata."""
 
 import os
 from collections.abc import Callable

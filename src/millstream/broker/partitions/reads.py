@@ -22,7 +22,7 @@ from millstream.storage.segment import NO_TIMESTAMP
 
 
 class Kept(NamedTuple):
-    """Batches that were found for a reader that waits for more; they are not read and verified again."""
+    """Batches for a reader that waits for more, read and verified already."""
 
     batches: memoryview
     next_offset: int
@@ -53,7 +53,7 @@ class Reads:
 
     @staticmethod
     def begin(partition: Partition, wanted: FetchPartition, reply: FetchedPartition) -> None:
-        """Check the epoch that the reader knows, and say where the partition stands."""
+        """Check the reader's leader epoch, and put the partition's offsets into the reply."""
         partition.check_epoch(wanted.current_leader_epoch)
         reply.log_start_offset = partition.log.log_start_offset
         reply.high_watermark = partition.high_watermark
@@ -61,7 +61,7 @@ class Reads:
 
     @staticmethod
     def divergence(partition: Partition, wanted: FetchPartition) -> EpochEnd | None:
-        """Where the reader's history parts from this log's; None where it does not."""
+        """Where the reader's history diverges from this log's; None where it does not."""
         log = partition.log
         return find_divergence(log.epochs, log.log_end_offset, wanted.fetch_offset, wanted.last_fetched_epoch)
 

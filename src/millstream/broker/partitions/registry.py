@@ -49,7 +49,7 @@ class Partitions:
         self._cut_off_by.discard(why)
 
     def cut_off(self, why: CutOff) -> None:
-        """Requests that wait for an acknowledgement, which may never come, are refused; clients may ask elsewhere."""
+        """Refuse requests that wait for an acknowledgement: it may never come, and clients may ask elsewhere."""
         if self._cut_off_by:
             self._cut_off_by.add(why)
             return
@@ -59,13 +59,13 @@ class Partitions:
                 partition.fail(partition.isolated_error())
 
     def is_withheld(self, partition: Partition) -> bool:
-        """Clients may not use the partition here: another node may lead it by now."""
+        """Whether clients may not use the partition here, because another node may lead it by now."""
         return self.is_cut_off and partition.has_other_replicas
 
     def require_newest(self, partition: Partition) -> None:
         """Raise KafkaError unless this node knows everything that was ever acknowledged in the partition.
 
-        Writes need not ask: the replicas that are in sync acknowledge them.
+        Writes need no such check: in-sync replicas acknowledge them.
         """
         if partition.has_other_replicas and (
             self.is_cut_off or partition.is_being_handed_over or not self.has_lease()

@@ -1,4 +1,4 @@
-"""What metrics ask of the partitions, the waiting requests and the disk, at every scrape."""
+"""Values of partitions, waiting requests and the disk, read at every scrape of the metrics."""
 
 from collections.abc import Iterable, Mapping
 

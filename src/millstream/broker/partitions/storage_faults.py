@@ -1,6 +1,6 @@
-"""What happens when a disk fails or a record batch is damaged: it is counted and logged, and repaired where it can be.
+"""Counts and logs failures of the disk and damaged batches, and has damage repaired where it can be.
 
-A node that cannot write a replica any more ends.
+A node that can no longer write a replica ends.
 """
 
 from collections.abc import Callable
@@ -25,18 +25,18 @@ class StorageFaults:
     def __init__(
         self, metrics: BrokerMetrics, clock: Clock, partitions: Partitions, end_node: Callable[[str], None]
     ) -> None:
-        """`end_node` is told why the node must end."""
+        """`end_node` is called with the reason why the node must end."""
         self.on_no_room: Callable[[], None] = lambda: None
         """Called when the disk is full."""
         self.on_damage: Callable[[Partition, int], None] = lambda _partition, _offset: None
-        """Told of an offset at or after which a batch is damaged."""
+        """Called with an offset at or after which a batch is damaged."""
         self._metrics = metrics
         self._partitions = partitions
         self._end_node = end_node
         self._throttle: LogThrottle[tuple[str, str]] = LogThrottle(clock.monotonic, _REPEATED_LOG_SECONDS)
 
     def failed(self, operation: str, error: KafkaError) -> None:
-        """The disk has refused something."""
+        """An operation on the disk failed."""
         if isinstance(error, LogGone):
             # A file that is gone because its partition is gone is no fault of the disk.
             return
@@ -67,6 +67,6 @@ class StorageFaults:
             log.error("corrupt record batch", effect="not served", error=str(error))
         if partition is not None:
             if isinstance(error, CorruptBatch):
-                # What follows an offset may stand in a later segment than the offset: compaction leaves gaps.
+                # The batch after an offset may lie in a later segment: compaction leaves gaps.
                 offset = max(offset, error.segment_base)
             self.on_damage(partition, offset)

@@ -60,7 +60,7 @@ class TopicChanges:
         return found is not None and 0 <= index < len(found.partitions)
 
     def own_partitions(self, image: MetadataImage) -> Iterator[tuple[PartitionImage, PartitionSpec]]:
-        """Those that this node keeps."""
+        """The partitions that this node keeps."""
         broker_configs = self.broker_configs()
         for topic in image.topics.values():
             config = resolve_topic_config(topic.configs, broker_configs)
@@ -117,7 +117,7 @@ class TopicChanges:
         if is_here or self._node_id not in image.replicas:
             return
         if self._resolved is None or self._resolved[0] is not topic:
-            # Once for all partitions of a topic that is made.
+            # Once for all partitions of a new topic.
             self._resolved = topic, resolve_topic_config(topic.configs, broker_configs)
         spec = PartitionSpec(topic.name, image.index, topic.topic_id.bytes, self._resolved[1])
         self._store.create(spec)
@@ -166,7 +166,7 @@ class TopicChanges:
             self._replication.update(partition, image)
 
     def _leave(self, partition: Partition, image: PartitionImage) -> None:
-        """Others keep the partition now; what is here goes."""
+        """Only other nodes keep the partition now: remove it here."""
         sometimes("a replica moved away")
         self._replication.update(partition, image)
         self._replication.remove(partition)

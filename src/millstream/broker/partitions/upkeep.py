@@ -1,4 +1,4 @@
-"""What a node does for its logs from time to time: checkpoints, retention, removal of files."""
+"""Periodic work on a node's logs: checkpoints, retention, removal of files."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -27,7 +27,7 @@ log = get_logger("millstream.upkeep")
 
 _DELETED = ".deleted"
 _HIGH_WATERMARKS_MS = 5000
-# How long a removed log may stay in the checkpoint: many partitions of a topic go in one moment.
+# How long a removed log may stay in the checkpoint: the partitions of a topic are removed together.
 _FORGET_SECONDS = 0.5
 # Directories in one job of a thread.
 _REMOVED_AT_ONCE = 100
@@ -73,7 +73,7 @@ class Upkeep:
             self.remove_later(path, 0)
 
     def stop(self) -> None:
-        """Files that wait beside those in use go now: a start after a clean stop does not look for them."""
+        """Remove now what waits beside files in use: a start after a clean stop does not look for it."""
         for path, timer in list(self._removals.items()):
             if path.endswith(_DELETED):
                 timer.cancel()
@@ -98,7 +98,7 @@ class Upkeep:
         self._store.checkpoint_written(entries)
 
     def log_removed(self) -> None:
-        """The checkpoint on disk still describes it. One without it follows soon, for all that go in the meantime."""
+        """Soon write a checkpoint without the removed log, and without all that are removed until then."""
         if not self._is_forgetting:
             self._is_forgetting = True
             self._machine.tasks.spawn(self._forget_removed(), "checkpoint after a removal")
@@ -146,8 +146,8 @@ class Upkeep:
         target.producers.expire(now_ms, self._producer_expiration_ms)
         if target.is_being_changed or not (count := _count_expired(partition, now_ms)):
             return
-        # The new start of the log is on disk before the segments below it go, and no others go with them: what expires
-        # meanwhile is for the next time. If the disk has no room for the start, the segments still go: they make room.
+        # The log's new start is on disk before the segments below it are removed; segments that expire meanwhile wait
+        # for the next check. If the disk has no room for the start, they are removed all the same, to make room.
         try:
             start = await self._move_start(partition, count, now_ms)
         except KafkaError:
@@ -197,21 +197,21 @@ class Upkeep:
         )
 
     def _leave_word(self, target: PartitionLog, last: Segment) -> None:
-        """After a crash it tells that the segment was deleted, and is not missing."""
+        """Leave a mark by which recovery knows that the segment was deleted, and is not missing."""
         name = f"{last.base_offset:020d}{DROPPED_SUFFIX}"
         self._machine.disk.rename(last.log_path, f"{target.directory}/{name}")
         target.place.remove(name)
         self._machine.workers.submit(partial(target.place.leave_word, last.base_offset), _report_removal)
 
     async def delete_records_before(self, partition: Partition, offset: int) -> None:
-        """Move the log's start, durably; whole segments below it go."""
+        """Move the log's start, durably, and remove whole segments below it."""
         partition.log.advance_start(offset)
         await self._flusher.sync(partition)
         partition.start_moved()
         await self._retain(partition, self._machine.expiry.now_ms())
 
     def remove_later(self, path: str, delay_ms: int) -> None:
-        """Unlinking gigabytes takes long: in a thread, and after the topic's delay."""
+        """Remove it after the delay, in a thread, because unlinking gigabytes takes long."""
         self._moved += 1
         self._removals[path] = self._machine.loop.call_later(delay_ms / 1000, self._remove, path, self._moved)
 
@@ -227,7 +227,7 @@ class Upkeep:
     def _look_into(self, path: str, number: int) -> list[str]:
         """In a thread: the partitions there, of a topic's directory.
 
-        A loss of power must not bring back some of the files in the place that they were moved from.
+        The move is synced first: a power failure must not bring back files at the old place.
         """
         disk = self._machine.disk
         if number > self._durably_moved:

@@ -17,7 +17,7 @@ _LOOK_SECONDS = 0.5
 
 
 class Writability:
-    """The controller hears it with every heartbeat. A node without others keeps leading."""
+    """Every heartbeat reports it to the controller. A single node keeps leading."""
 
     def __init__(
         self, machine: Machine, flusher: Flusher, data_dir: str, longest_sync_seconds: float
@@ -27,14 +27,14 @@ class Writability:
         self.data_dir = data_dir
         self._longest_sync_seconds = longest_sync_seconds
         self.make_way: Callable[[], None] | None = None
-        """Tells the controller at once that others have to lead; None where there are no others."""
+        """Reports to the controller at once that others have to lead; None on a single node."""
         self.has_room = True
         disk, now = log.bind(data=data_dir), machine.clock.monotonic
         self._full = Condition(disk, now, "disk full", "disk has room", is_error=True)
         self._silent = Condition(disk, now, "disk does not answer", "disk answers", is_error=True)
 
     def found_no_room(self) -> None:
-        """A write was refused for want of room."""
+        """A write failed because the disk is full."""
         if not self.has_room:
             return
         self.has_room = False
