@@ -80,7 +80,7 @@ class Cleaner:
                     )
 
     async def _let_clean(self) -> None:
-        """Write a checkpoint where it lets more be compacted: only segments that one covers may be."""
+        """Write a checkpoint if more can be compacted after it: only segments that a checkpoint covers may be."""
         logs = (partition.log for partition in self._partitions)
         if any(each.config.compacts and each.cleanable_count < each.settled_count for each in logs):
             try:

@@ -42,7 +42,7 @@ class Loading:
         self.damaged: dict[str, list[int]] = {}
         """By directory, the segments in which recovery found damage."""
         self.lost_unsynced = False
-        """After an unclean stop with logs: records that clients have read may be lost with the page cache."""
+        """Whether logs were stopped uncleanly: records that clients have read may be lost with the page cache."""
 
     async def load(self, recovered: Callable[[], Awaitable[None]]) -> None:
         """`recovered` is called when the logs are open, before the node takes up its roles."""

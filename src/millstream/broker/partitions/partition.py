@@ -270,9 +270,7 @@ class Partition:
         self.count_replicas()
 
     def follow(self, leader_id: int, leader_epoch: int) -> None:
-        """Another node leads, or none does: requests that wait for an acknowledgement are refused, and clients ask the
-        leader.
-        """
+        """Another node leads, or none: refuse requests that wait for an acknowledgement; clients ask the leader."""
         self._leave_role()
         self.is_leader, self.leader_epoch, self.leader_id = False, leader_epoch, leader_id
         self.replication = None

@@ -73,7 +73,7 @@ class Upkeep:
             self.remove_later(path, 0)
 
     def stop(self) -> None:
-        """Remove now what waits beside files in use: a start after a clean stop does not look for it."""
+        """Remove deleted segments without further delay: a start after a clean stop does not look for them."""
         for path, timer in list(self._removals.items()):
             if path.endswith(_DELETED):
                 timer.cancel()

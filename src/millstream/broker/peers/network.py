@@ -120,7 +120,7 @@ class PeerNetwork:
     def is_reached(self, member: MemberKey) -> bool:
         return member == self.me or any(link.peer == member for link in self._links.values())
 
-    # What goes out
+    # Outgoing
 
     async def ask_promise(self, member: MemberKey, request: AskPromise) -> PromiseAnswer:
         """The member's promise to let this node found a cluster; no answer counts as a refusal."""
@@ -167,7 +167,7 @@ class PeerNetwork:
     def has_just_lost(self, node_id: int) -> bool:
         return any(link.has_just_lost(node_id) for link in self._links.values())
 
-    # What comes in
+    # Incoming
 
     def greet(self, caller: Hello) -> Welcome:
         retired = self._metadata.image.retired_directories if self._metadata is not None else ()

@@ -1,4 +1,4 @@
-"""What this node does to the partitions that it follows: applies the leader's replies to their logs."""
+"""Applies a leader's replies to the logs of the partitions that this node follows."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -41,7 +41,7 @@ _PASSING = frozenset(
 
 
 class Copying(msgspec.Struct, eq=False):
-    """What all fetchers of this node share, and the truncations that are under way."""
+    """Shared by all fetchers of this node; keeps track of truncations under way."""
 
     node_id: int
     machine: Machine

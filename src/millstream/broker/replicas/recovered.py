@@ -92,8 +92,7 @@ class RecoveredReplicas:
                     or found.offline is not None
                     or found.place.identity.topic_id != topic.topic_id.bytes
                 ):
-                    # A log that cannot be opened may hold records that others lack: the controller goes on waiting for
-                    # it.
+                    # A log that cannot be opened may hold records that others lack: the controller keeps waiting.
                     continue
                 is_counted = any(each.broker_id == me and not each.is_left for each in p.last_known_elr)
                 is_whole = found.config.durable and not found.health.is_doubtful
