@@ -1,4 +1,7 @@
-"""Groups of any kind: which there are, and deleting them."""
+"""Groups of any kind: ListGroups, versions 0 to 5, and DeleteGroups, versions 0 to 2.
+
+Not done: access rules (every group is listed).
+"""
 
 from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
 from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse
@@ -16,7 +19,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 
 
 async def list_groups(groups: Groups, request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
-    """ListGroups, versions 0 to 5: of the partitions that this node coordinates."""
+    """The groups that this node coordinates."""
     states, types = frozenset(request.states_filter), frozenset(request.types_filter)
     listed = []
     code = ErrorCode.NONE
@@ -40,7 +43,7 @@ async def list_groups(groups: Groups, request: ListGroupsRequest, call: Call) ->
 async def delete_groups(
     groups: Groups, offsets: ShareOffsets, metadata: MetadataService, request: DeleteGroupsRequest, call: Call
 ) -> DeleteGroupsResponse:
-    """DeleteGroups, versions 0 to 2: of any kind, without members."""
+    """Only groups without members are deleted."""
     results = []
     for group_id in dict.fromkeys(request.groups_names):
         code = ErrorCode.NONE

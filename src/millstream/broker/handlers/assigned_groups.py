@@ -1,4 +1,9 @@
-"""Groups whose coordinator assigns partitions: consumer groups (KIP-848) and share groups (KIP-932)."""
+"""Groups whose coordinator assigns partitions: consumer groups (KIP-848) and share groups (KIP-932).
+
+ConsumerGroupHeartbeat, versions 0 to 1; ConsumerGroupDescribe, versions 0 to 1; ShareGroupHeartbeat, version 1;
+ShareGroupDescribe, version 1. Not done: assignors of the client, and access rules (all operations are reported as
+allowed).
+"""
 
 import datetime
 from collections.abc import Awaitable, Callable
@@ -42,10 +47,7 @@ _NO_SHARES = DescribedShareGroup("Dead", 0, 0, "", (), ())
 async def consumer_group_heartbeat(
     groups: Groups, request: ConsumerGroupHeartbeatRequest, call: Call
 ) -> consumer_alive.ConsumerGroupHeartbeatResponse:
-    """ConsumerGroupHeartbeat, versions 0 to 1: members of a consumer group join, stay, leave, and hear of assignments.
-
-    Not done: assignors of the client.
-    """
+    """Members of a consumer group join, stay, leave, and get their assignments."""
     timeout_ms = request.rebalance_timeout // _MILLISECOND
     regex = getattr(request, "subscribed_topic_regex", None)
     beat = ConsumerHeartbeat(
@@ -70,7 +72,7 @@ async def consumer_group_heartbeat(
 async def share_group_heartbeat(
     groups: Groups, request: ShareGroupHeartbeatRequest, call: Call
 ) -> share_alive.ShareGroupHeartbeatResponse:
-    """ShareGroupHeartbeat, version 1: members of a share group join, stay, leave, and hear of assignments."""
+    """Members of a share group join, stay, leave, and get their assignments."""
     beat = ShareHeartbeat(**_sender(request, call))
     return await _heartbeat(
         request.group_id,
@@ -83,10 +85,7 @@ async def share_group_heartbeat(
 async def consumer_group_describe(
     groups: Groups, metadata: MetadataService, request: ConsumerGroupDescribeRequest, call: Call
 ) -> consumer_described.ConsumerGroupDescribeResponse:
-    """ConsumerGroupDescribe, versions 0 to 1: the state and members of consumer groups.
-
-    Not done: access rules (all operations are reported as allowed).
-    """
+    """The state and members of consumer groups."""
 
     def member(found: DescribedConsumer) -> consumer_described.Member:
         return consumer_described.Member(
@@ -110,10 +109,7 @@ async def consumer_group_describe(
 async def share_group_describe(
     groups: Groups, metadata: MetadataService, request: ShareGroupDescribeRequest, call: Call
 ) -> share_described.ShareGroupDescribeResponse:
-    """ShareGroupDescribe, version 1: the state and members of share groups.
-
-    Not done: access rules (all operations are reported as allowed).
-    """
+    """The state and members of share groups."""
 
     def member(found: DescribedShareMember) -> share_described.Member:
         return share_described.Member(

@@ -1,4 +1,8 @@
-"""Classic groups: members join, share out partitions, say that they are alive, leave; and their state."""
+"""Classic groups: members join, share out partitions, send heartbeats and leave; and the groups' state.
+
+JoinGroup, versions 0 to 9; SyncGroup, versions 0 to 5; Heartbeat, versions 0 to 4; LeaveGroup, versions 0 to 5;
+DescribeGroups, versions 0 to 6. Not done: access rules (all operations are reported as allowed).
+"""
 
 import datetime
 
@@ -38,7 +42,7 @@ _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
 async def join_group(groups: Groups, request: JoinGroupRequest, call: Call) -> JoinGroupResponse:
-    """JoinGroup, versions 0 to 9: a member joins a classic group, and waits for the others."""
+    """A member joins a group, and waits for the others."""
     session_timeout_ms = request.session_timeout // _MILLISECOND
     rebalance_timeout_ms = request.rebalance_timeout // _MILLISECOND
     join = JoinGroup(
@@ -83,7 +87,7 @@ def client_host(call: Call) -> str:
 
 
 async def sync_group(groups: Groups, request: SyncGroupRequest, call: Call) -> SyncGroupResponse:
-    """SyncGroup, versions 0 to 5: the leader of a group hands out what it assigned, and each member gets its own."""
+    """The leader of a group sends the assignments, and each member gets its own."""
     sync = SyncGroup(
         request.group_id,
         request.member_id,
@@ -108,7 +112,7 @@ async def sync_group(groups: Groups, request: SyncGroupRequest, call: Call) -> S
 
 
 async def heartbeat(groups: Groups, request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
-    """Heartbeat, versions 0 to 4: a member of a classic group is alive."""
+    """A member reports that it is alive."""
     beat = MemberHeartbeat(
         request.group_id, request.member_id, request.generation_id, request.group_instance_id
     )
@@ -123,7 +127,7 @@ _MANY_MEMBERS_FROM = 3
 
 
 async def leave_group(groups: Groups, request: LeaveGroupRequest, call: Call) -> LeaveGroupResponse:
-    """LeaveGroup, versions 0 to 5: one member of a classic group leaves, or many."""
+    """One member leaves, or several."""
     members = tuple(LeavingMember(member.member_id, member.group_instance_id) for member in request.members)
     code = ErrorCode.NONE
     try:
@@ -151,10 +155,7 @@ _NO_GROUP = Described("Dead", "", "", ())
 async def describe_groups(
     groups: Groups, request: DescribeGroupsRequest, call: Call
 ) -> DescribeGroupsResponse:
-    """DescribeGroups, versions 0 to 6: the state and members of classic groups.
-
-    Not done: access rules (all operations are reported as allowed).
-    """
+    """The state and members of classic groups."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
     described = [await _describe(groups, group_id, operations, call) for group_id in request.groups]
     return answer(DescribeGroupsResponse, groups=tuple(described))

@@ -1,4 +1,10 @@
-"""The cluster as a whole: its brokers, features that it has, and the quorum of the metadata log."""
+"""The cluster as a whole: its brokers, its features, and the quorum of the metadata log.
+
+DescribeCluster, versions 0 to 2; DescribeQuorum, versions 0 to 2; AddRaftVoter, versions 0 to 1; RemoveRaftVoter,
+version 0; UnregisterBroker, version 0; UpdateFeatures, versions 0 to 2. Not done: controllers' endpoints (clients ask
+for brokers, type 1), times of a replica's last fetch and catch-up, a new voter's listeners (the voter announces them
+itself), and feature levels other than the one that is served.
+"""
 
 import msgspec
 from kio.schema.add_raft_voter.v1.request import AddRaftVoterRequest
@@ -39,10 +45,7 @@ _BROKERS, _CONTROLLERS = 1, 2
 def describe_cluster(
     metadata: MetadataService, node_id: int, rack: str | None, request: DescribeClusterRequest, call: Call
 ) -> DescribeClusterResponse:
-    """DescribeCluster, versions 0 to 2: the cluster's id, its controller and its brokers.
-
-    Not done: controllers' endpoints: ask for brokers (type 1).
-    """
+    """The cluster's id, its controller and its brokers."""
     image = metadata.image
     error, message = _check_endpoint_type(request.endpoint_type)
     refused = error is not ErrorCode.NONE
@@ -60,7 +63,7 @@ def describe_cluster(
 
 
 def _controller(metadata: MetadataService, call: Call) -> int:
-    """A client that is told only of this node is told that it is the controller too."""
+    """A client that is shown only this node is shown it as the controller too."""
     return metadata.controller_id if call.only_node is None else call.only_node.node_id
 
 
@@ -105,10 +108,7 @@ def _described(
 async def describe_quorum(
     metadata: MetadataService, request: DescribeQuorumRequest, call: Call
 ) -> DescribeQuorumResponse:
-    """DescribeQuorum, versions 0 to 2: replicas of the metadata log and how far they are, as the controller knows it.
-
-    Not done: times of the last fetch and catch-up of a replica.
-    """
+    """Replicas of the metadata log and how far each has copied it, as the controller knows."""
     wanted = [
         (topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions
     ]
@@ -153,10 +153,7 @@ def _node(broker: BrokerImage, call: Call) -> Node:
 async def add_raft_voter(
     metadata: MetadataService, request: AddRaftVoterRequest, call: Call
 ) -> AddRaftVoterResponse:
-    """AddRaftVoter, versions 0 to 1: a node that follows the metadata log gets a vote, one change at a time.
-
-    Not done: the new voter's listeners, which it tells itself.
-    """
+    """A node that follows the metadata log gets a vote, one change at a time."""
     check_cluster_id(metadata, request.cluster_id)
     await submit_within(metadata, AddVoter(request.voter_id, request.voter_directory_id), request.timeout)
     return answer(AddRaftVoterResponse, error_code=ErrorCode.NONE, error_message=None)
@@ -165,7 +162,7 @@ async def add_raft_voter(
 async def remove_raft_voter(
     metadata: MetadataService, request: RemoveRaftVoterRequest, call: Call
 ) -> RemoveRaftVoterResponse:
-    """RemoveRaftVoter, version 0: a node leaves the quorum of the metadata log, one change at a time."""
+    """A node leaves the quorum of the metadata log, one change at a time."""
     check_cluster_id(metadata, request.cluster_id)
     await metadata.submit(RemoveVoter(request.voter_id, request.voter_directory_id))
     return answer(RemoveRaftVoterResponse, error_code=ErrorCode.NONE, error_message=None)
@@ -174,7 +171,7 @@ async def remove_raft_voter(
 async def unregister_broker(
     metadata: MetadataService, request: UnregisterBrokerRequest, call: Call
 ) -> UnregisterBrokerResponse:
-    """UnregisterBroker, version 0: a broker that will not come back is forgotten."""
+    """Removes a broker that will not come back."""
     await metadata.submit(UnregisterBroker(request.broker_id))
     return answer(UnregisterBrokerResponse, error_code=ErrorCode.NONE, error_message=None)
 
@@ -188,7 +185,7 @@ class UpdateFeaturesAnswer(msgspec.Struct, frozen=True):
 
 
 def update_features(request: UpdateFeaturesRequest, _call: Call) -> UpdateFeaturesAnswer:
-    """UpdateFeatures, versions 0 to 2: a feature stays at the one level that is served; only that level is taken."""
+    """A feature stays at the one level that is served; only that level is accepted."""
     wanted = {each.feature: each.max_version_level for each in request.feature_updates}
     results = tuple(_result(name, level) for name, level in wanted.items())
     refused = next((each for each in results if each.error_code != ErrorCode.NONE), None)

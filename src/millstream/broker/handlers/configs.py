@@ -1,4 +1,8 @@
-"""Configs of topics, brokers and groups are shown and changed. Not done: loggers' levels and client metrics."""
+"""Configs of topics, brokers and groups are shown and changed.
+
+DescribeConfigs, versions 1 to 4; ListConfigResources, versions 0 to 1; AlterConfigs, versions 0 to 2;
+IncrementalAlterConfigs, versions 0 to 1. Not done: loggers' levels and client metrics.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -58,9 +62,9 @@ def describe_configs(
     request: DescribeConfigsRequest,
     call: Call,
 ) -> DescribeConfigsResponse:
-    """DescribeConfigs, versions 1 to 4: what is in effect, and where each value comes from.
+    """Values in effect, and where each comes from.
 
-    `own` tells settings of this broker that are shown and not set by Kafka's names.
+    `own` gives settings of this broker that tools read by Kafka's names and that have other names here.
     """
     results = []
     for resource in request.resources:
@@ -172,7 +176,7 @@ _KNOWN = (*ConfigResource, _BROKER_LOGGER, _CLIENT_METRICS)
 def list_config_resources(
     metadata: MetadataService, request: ListConfigResourcesRequest, call: Call
 ) -> ListConfigResourcesResponse:
-    """ListConfigResources, versions 0 to 1: the names of everything that can have configs."""
+    """The names of all resources that can have configs."""
     # Version 0 was ListClientMetricsResources, and asks for nothing else.
     wanted = (_CLIENT_METRICS,) if call.version == 0 else tuple(request.resource_types) or _KNOWN
     supported = all(kind in _KNOWN for kind in wanted)
@@ -204,7 +208,7 @@ _AT_ONCE = 100
 async def alter_configs(
     metadata: MetadataService, defaults: Defaults, request: AlterConfigsRequest, call: Call
 ) -> AlterConfigsResponse:
-    """AlterConfigs, versions 0 to 2: replace everything that is set on a topic, a broker or a group."""
+    """Replaces all configs of a topic, a broker or a group."""
     alterations = tuple(
         ConfigAlteration(
             each.resource_type,
@@ -222,7 +226,7 @@ async def alter_configs(
 async def incremental_alter_configs(
     metadata: MetadataService, defaults: Defaults, request: IncrementalAlterConfigsRequest, call: Call
 ) -> IncrementalAlterConfigsResponse:
-    """IncrementalAlterConfigs, versions 0 to 1: set, delete, append to or subtract from single configs."""
+    """Sets, deletes, appends to or subtracts from single configs."""
     alterations = tuple(
         ConfigAlteration(
             each.resource_type,

@@ -1,4 +1,7 @@
-"""Committed offsets of groups are read and deleted."""
+"""Committed offsets of groups: OffsetFetch, versions 1 to 10, and OffsetDelete, version 0.
+
+Not done: offsets of open transactions. There are none, so all offsets are stable.
+"""
 
 from typing import Any
 from uuid import UUID
@@ -57,10 +60,7 @@ class OffsetFetchAnswer(msgspec.Struct, frozen=True):
 async def offset_fetch(
     groups: Groups, metadata: MetadataService, request: OffsetFetchRequest, call: Call
 ) -> OffsetFetchAnswer:
-    """OffsetFetch, versions 1 to 10: of one group up to version 7, of many later; topics by id from version 10 on.
-
-    Not done: offsets of open transactions: there are none, so all are stable.
-    """
+    """One group up to version 7, several from version 8 on; topics by id from version 10 on."""
     fetched = [
         await _fetch(groups, metadata, group, request.require_stable, call) for group in request.groups
     ]
@@ -130,7 +130,7 @@ def _failed(topic: Any, code: ErrorCode) -> _TopicAnswer:
 async def offset_delete(
     groups: Groups, metadata: MetadataService, request: OffsetDeleteRequest, call: Call
 ) -> OffsetDeleteResponse:
-    """OffsetDelete, version 0: a group forgets the offsets that it has committed for partitions."""
+    """Deletes the offsets that a group has committed for partitions."""
     image = metadata.image
     wanted = [(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
     known = tuple(place for place in wanted if image.partition(*place) is not None)

@@ -1,4 +1,7 @@
-"""The checksum of a part of this node's replica of a log, whether it leads or follows; see protocol/log_checksum.py."""
+"""LogChecksum, version 0: the checksum of a part of this node's replica of a log, whether it leads or follows.
+
+Our own API, for `millstream log verify` and `millstream backup`; see protocol/log_checksum.py.
+"""
 
 import asyncio
 

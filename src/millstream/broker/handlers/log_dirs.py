@@ -1,4 +1,7 @@
-"""The directories of logs, of which each node has one."""
+"""Directories of logs: DescribeLogDirs, versions 1 to 4, and AlterReplicaLogDirs, versions 1 to 2.
+
+Not done: several directories (a node has one), and future replicas.
+"""
 
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
@@ -35,10 +38,7 @@ async def describe_log_dirs(
     request: DescribeLogDirsRequest,
     call: Call,
 ) -> DescribeLogDirsResponse:
-    """DescribeLogDirs, versions 1 to 4: how many bytes each partition takes, and what the disk has.
-
-    Not done: several directories (a node has one), and future replicas.
-    """
+    """The bytes of each partition, and the disk's total and free bytes."""
     wanted = chosen(metadata.image, request.topics)
     try:
         total_bytes, usable_bytes = disk.total_bytes(data_dir), disk.free_bytes(data_dir)
@@ -87,9 +87,7 @@ def _described(index: int, partition: Partition) -> DescribeLogDirsPartition:
 async def alter_replica_log_dirs(
     partitions: Partitions, data_dir: str, request: AlterReplicaLogDirsRequest, _call: Call
 ) -> AlterReplicaLogDirsResponse:
-    """AlterReplicaLogDirs, versions 1 to 2: a node has one directory, so that a replica can be moved to where it is and
-    nowhere else.
-    """
+    """Accepts only the node's one directory, where each replica already is."""
     results = []
     async for wanted in unhurried(request.dirs):
         async for topic in unhurried(wanted.topics):

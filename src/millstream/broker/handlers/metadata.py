@@ -1,4 +1,4 @@
-"""Metadata, versions 0 to 13: brokers, topics and their partitions; and ApiVersions.
+"""Metadata, versions 0 to 13: brokers, topics and their partitions; and ApiVersions, versions 0 to 4.
 
 Topics that do not exist are created where that is allowed. Not done: access rules (all operations are reported as
 allowed).
@@ -287,5 +287,5 @@ def _is_long(image: MetadataImage, wanted: MetadataRequest) -> bool:
 
 
 def api_versions(_request: None, _call: Call) -> ErrorCode:
-    """ApiVersions, versions 0 to 4: the first thing every client asks. The codec knows versions and features."""
+    """A client's first request. The codec knows versions and features."""
     return ErrorCode.NONE

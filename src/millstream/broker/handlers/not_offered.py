@@ -1,8 +1,9 @@
 """Requests about access rules, users, quotas and transactions, answered as a Kafka cluster without any of them does.
 
-DescribeAcls, CreateAcls, DeleteAcls, DescribeUserScramCredentials, AlterUserScramCredentials, DescribeClientQuotas,
-AlterClientQuotas, the four calls for delegation tokens, DescribeTransactions and ListTransactions. Not done: keeping
-any of them.
+DescribeAcls, CreateAcls and DeleteAcls, versions 1 to 3; CreateDelegationToken and DescribeDelegationToken, versions 1
+to 3; RenewDelegationToken and ExpireDelegationToken, versions 1 to 2; DescribeClientQuotas and AlterClientQuotas,
+versions 0 to 1; DescribeUserScramCredentials and AlterUserScramCredentials, version 0; DescribeTransactions, version 0;
+ListTransactions, versions 0 to 2. Not done: keeping any of these.
 """
 
 import datetime

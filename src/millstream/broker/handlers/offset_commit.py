@@ -1,6 +1,7 @@
 """OffsetCommit, versions 2 to 10: topics by name up to version 9, by id from version 10 on.
 
-A connection may have many commits under way: each is decided when it arrives and answered when it is durable.
+A connection may have many commits under way: each is decided when it arrives and answered when it is durable. Not done:
+offsets within transactions.
 """
 
 import asyncio

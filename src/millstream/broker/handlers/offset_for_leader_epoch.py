@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch, versions 2 to 4: where a leader's writing ended, so that a client can find out whether it read
+"""OffsetForLeaderEpoch, versions 2 to 4: where a leader epoch ends, so that a client can find out whether it read
 lost records.
 """
 

@@ -1,4 +1,7 @@
-"""Ids of idempotent producers, and what a partition knows of them."""
+"""Idempotent producers: InitProducerId, versions 0 to 5, and DescribeProducers, version 0.
+
+Not done: transactions. A transactional id is refused, and no producer has a transaction open.
+"""
 
 from kio.schema.describe_producers.v0.request import DescribeProducersRequest
 from kio.schema.describe_producers.v0.response import (
@@ -22,10 +25,7 @@ _NO_ID = -1
 async def init_producer_id(
     metadata: MetadataService, request: InitProducerIdRequest, call: Call
 ) -> InitProducerIdResponse:
-    """InitProducerId, versions 0 to 5: a fresh producer id for an idempotent producer.
-
-    Not done: transactions (a transactional id is refused).
-    """
+    """A new producer id for an idempotent producer."""
     if request.transactional_id is not None:
         return _refused(NoTransactions().code if request.transactional_id else ErrorCode.INVALID_REQUEST)
     try:
@@ -48,10 +48,7 @@ _MOST_PRODUCERS = 10_000
 async def describe_producers(
     partitions: Partitions, request: DescribeProducersRequest, _call: Call
 ) -> DescribeProducersResponse:
-    """DescribeProducers, version 0: the idempotent producers of partitions that this node keeps, led or followed.
-
-    Not done: transactions, so that no producer has one open.
-    """
+    """The idempotent producers of partitions that this node leads or follows."""
     topics, room = [], _MOST_PRODUCERS
     for topic in request.topics:
         found = []

@@ -1,4 +1,4 @@
-"""Our own requests about queues, from the Python client and the command line."""
+"""QueueCall, version 0: our own requests about queues, from the Python client and the command line."""
 
 from millstream.broker.api.call import Call
 from millstream.broker.shares.calls import QueueCalls

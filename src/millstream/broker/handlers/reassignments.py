@@ -1,4 +1,7 @@
-"""Moving replicas of partitions: beginning, calling off, and what is under way; and electing leaders."""
+"""Moves of replicas to other brokers, and elections of leaders.
+
+AlterPartitionReassignments, versions 0 to 1; ListPartitionReassignments, version 0; ElectLeaders, versions 0 to 2.
+"""
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -34,7 +37,7 @@ _AT_ONCE = 250
 async def alter_partition_reassignments(
     metadata: MetadataService, request: AlterPartitionReassignmentsRequest, call: Call
 ) -> AlterPartitionReassignmentsResponse:
-    """AlterPartitionReassignments, versions 0 to 1: other replicas for partitions, or the end of such a move."""
+    """Starts moves of partitions to other replicas, or cancels them."""
     wanted = (
         Reassignment(
             topic.name, each.partition_index, None if each.replicas is None else tuple(each.replicas)
@@ -71,7 +74,7 @@ def _response(outcome: ReassignmentOutcome) -> ReassignablePartitionResponse:
 def list_partition_reassignments(
     metadata: MetadataService, request: ListPartitionReassignmentsRequest, call: Call
 ) -> ListPartitionReassignmentsResponse:
-    """ListPartitionReassignments, version 0: which partitions are on their way to other replicas."""
+    """The partitions whose replicas are being moved."""
     image = metadata.image
     topics = []
     for name, partitions in _wanted(image, request):
@@ -108,8 +111,7 @@ def _ongoing(p: PartitionImage) -> OngoingPartitionReassignment:
 async def elect_leaders(
     metadata: MetadataService, request: ElectLeadersRequest, call: Call
 ) -> ElectLeadersResponse:
-    """ElectLeaders, versions 0 to 2: preferred leaders back in their place, or leaders where only an unclean election
-    gives one."""
+    """Elects preferred leaders, or leaders of partitions that only an unclean election can give one."""
     slices: list[tuple[tuple[str, int], ...] | None] = [None]
     if request.topic_partitions is not None:
         named = ((topic.topic, index) for topic in request.topic_partitions for index in topic.partitions)

@@ -1,4 +1,4 @@
-"""ShareAcknowledge, versions 1 and 2: settle records of a share session; answered when it is durable."""
+"""ShareAcknowledge, versions 1 to 2: settle records of a share session; answered when the outcome is durable."""
 
 from array import array
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,8 @@
-"""ShareFetch, versions 1 and 2: acknowledge, then lock and read records of a share session's partitions.
+"""ShareFetch, versions 1 to 2: acknowledge, then lock and read records of a share session's partitions.
 
-Batches are sent as they are stored; `AcquiredRecords` names what is the client's. A reply leaves when what it tells is
-durable. Where a request acknowledges and finds nothing to read, it is answered at once.
+Batches are sent as they are stored; `AcquiredRecords` names the records that the client has locked. A reply is sent
+when the locks and settlements that it reports are durable. A request that acknowledges and finds nothing to read is
+answered at once. Not done: aborted transactions (there are none, so `share.isolation.level` makes no difference).
 """
 
 from typing import Any, cast

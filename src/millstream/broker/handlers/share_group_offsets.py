@@ -1,4 +1,7 @@
-"""Where the queues of share groups begin: shown, moved, forgotten."""
+"""Start offsets of share groups' queues: described, altered, deleted.
+
+DescribeShareGroupOffsets, versions 0 to 1; AlterShareGroupOffsets, version 0; DeleteShareGroupOffsets, version 0.
+"""
 
 from kio.schema.alter_share_group_offsets.v0.request import AlterShareGroupOffsetsRequest
 from kio.schema.alter_share_group_offsets.v0.response import (
@@ -33,7 +36,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 async def describe_share_group_offsets(
     offsets: ShareOffsets, metadata: MetadataService, request: DescribeShareGroupOffsetsRequest, call: Call
 ) -> DescribeShareGroupOffsetsResponse:
-    """DescribeShareGroupOffsets, versions 0 and 1: where groups stand in partitions, and how many records are left."""
+    """The start offsets of groups in partitions, and their lag."""
     groups = [await _of_group(offsets, metadata, each, call) async for each in unhurried(request.groups)]
     return answer(DescribeShareGroupOffsetsResponse, groups=tuple(groups))
 
@@ -78,7 +81,7 @@ def _topic(topic: TopicOffsets) -> DescribeShareGroupOffsetsResponseTopic:
 async def alter_share_group_offsets(
     offsets: ShareOffsets, metadata: MetadataService, request: AlterShareGroupOffsetsRequest, call: Call
 ) -> AlterShareGroupOffsetsResponse:
-    """AlterShareGroupOffsets, version 0: let the queues of a group without members begin elsewhere."""
+    """Moves the start offsets of a group without members."""
     starts = {
         Place(topic.topic_name, partition.partition_index): partition.start_offset
         for topic in request.topics
@@ -120,7 +123,7 @@ async def alter_share_group_offsets(
 async def delete_share_group_offsets(
     offsets: ShareOffsets, metadata: MetadataService, request: DeleteShareGroupOffsetsRequest, call: Call
 ) -> DeleteShareGroupOffsetsResponse:
-    """DeleteShareGroupOffsets, version 0: forget where a group without members stands in topics."""
+    """Deletes the offsets of a group without members for whole topics."""
     names = dict.fromkeys(topic.topic_name for topic in request.topics)
     image = metadata.image
     try:

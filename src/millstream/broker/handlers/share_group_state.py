@@ -1,6 +1,9 @@
-"""The requests of Kafka's brokers to a share coordinator: Initialize, Read, Write, Delete, and ReadSummary.
+"""Requests that Kafka's brokers send to a share coordinator; here they are for tools.
 
-Our own nodes ask by values (`doors.Coordinators`); these are here for tools, and answer as Kafka's coordinator does.
+Our own nodes ask through `doors.Coordinators`. The answers are those of Kafka's coordinator.
+
+InitializeShareGroupState, version 0; ReadShareGroupState, version 0; WriteShareGroupState, versions 0 to 1;
+DeleteShareGroupState, version 0; ReadShareGroupStateSummary, versions 0 to 1.
 """
 
 from collections.abc import Awaitable, Callable

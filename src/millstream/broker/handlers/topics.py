@@ -1,4 +1,8 @@
-"""Topics and partitions are created and deleted."""
+"""Topics and partitions are created and deleted.
+
+CreateTopics, versions 2 to 7; CreatePartitions, versions 0 to 3; DeleteTopics, versions 1 to 6. Not done: a quota on
+changes (`controller_mutation_rate`).
+"""
 
 import asyncio
 import datetime
@@ -51,7 +55,7 @@ _PARTITIONS_AT_ONCE = 250
 async def create_topics(
     metadata: MetadataService, defaults: Defaults, request: CreateTopicsRequest, call: Call
 ) -> CreateTopicsResponse:
-    """CreateTopics, versions 2 to 7: each topic is created or refused on its own."""
+    """Each topic is created or refused on its own."""
     command = CreateTopics(
         tuple([new_topic(each) async for each in unhurried(request.topics)]),
         validate_only=request.validate_only,
@@ -74,7 +78,7 @@ async def create_topics(
 async def _create(
     metadata: MetadataService, command: CreateTopics, patience: datetime.timedelta
 ) -> list[CreatedTopic]:
-    """Slice by slice, with room for others in between. Topics that the client's time is too short for are not begun."""
+    """In slices, with turns for other requests in between. After the client's timeout no further slice is begun."""
     outcomes: list[CreatedTopic] = []
     earlier = done = 0
     deadline = asyncio.get_running_loop().time() + patience.total_seconds()
@@ -132,7 +136,7 @@ def _configs(outcome: CreatedTopic, layers: BrokerLayers) -> tuple[CreatableTopi
 async def create_partitions(
     metadata: MetadataService, defaults: Defaults, request: CreatePartitionsRequest, call: Call
 ) -> CreatePartitionsResponse:
-    """CreatePartitions, versions 0 to 3: more partitions for existing topics."""
+    """Adds partitions to existing topics."""
     outcomes: list[IncreaseOutcome] = []
     earlier = 0
     image = metadata.image
@@ -181,7 +185,7 @@ _NULL_ID = uuid.UUID(int=0)
 async def delete_topics(
     metadata: MetadataService, request: DeleteTopicsRequest, call: Call
 ) -> DeleteTopicsResponse:
-    """DeleteTopics, versions 1 to 6: topics go, by name or by id."""
+    """Deletes topics by name or by id."""
     refs = tuple(
         TopicRef(topic.name, topic.topic_id if topic.topic_id != _NULL_ID else None)
         for topic in request.topics
