@@ -117,7 +117,7 @@ class Call(msgspec.Struct):
     """For dispatch and for those who forward requests; handlers leave it alone."""
     started: float
     throttle_ms: int = 0
-    """How long the caller is asked to wait; every encoder writes it."""
+    """How long the caller is asked to wait; 0 until Kafka requests are charged to quotas. Every encoder writes it."""
     slot: ReplySlot | None = None
 
     def reply_later(

@@ -1,4 +1,4 @@
-"""All APIs that a node serves, one row each: everything that dispatch has to know of them.
+"""All APIs that a node serves, one row each: all that dispatch has to know about them.
 
 Versions are in `protocol/api.py`, limits in `protocol/limits.py`, how requests are read and replies written in
 `codecs.py`. A handler is named here and imported with its first request: most nodes see few of the APIs.
@@ -12,7 +12,7 @@ from millstream.broker.api import permissions as needs
 from millstream.broker.api.permissions import Needs, cluster, group, groups, topics
 from millstream.broker.api.sliced_requests import SlicePlan
 from millstream.broker.server.listener import Listener, NewRelay
-from millstream.doors.access import Operation, QuotaKind
+from millstream.doors.access import Operation
 from millstream.protocol.api import APIS, OWN_APIS, PEER_APIS, Api
 
 
@@ -29,7 +29,6 @@ class ApiRow(msgspec.Struct, frozen=True):
     """The module within `millstream.broker`, and the function or class in it."""
     needs: Needs
     """The permissions that a request's caller must have."""
-    quota: QuotaKind | None
     listeners: frozenset[ListenerKind]
     slices: SlicePlan | None = None
     """How a long request is cut into several whose answers are put together again."""
@@ -88,7 +87,6 @@ def _row(
     name: str,
     needs: Needs,
     *,
-    quota: QuotaKind = QuotaKind.REQUEST,
     handler: str = "",
     module: str = "",
     slices: SlicePlan | None = None,
@@ -100,7 +98,7 @@ def _row(
     """
     shared = module or _SHARED.get(name, "")
     named = f"handlers.{shared or name}:{handler or (name if shared else 'handle')}"
-    return ApiRow(_BY_NAME[name], named, needs, quota, _EVERYWHERE, slices, is_in_order)
+    return ApiRow(_BY_NAME[name], named, needs, _EVERYWHERE, slices, is_in_order)
 
 
 def _unsecured_row(name: str, function: str, operation: Operation) -> ApiRow:
@@ -113,13 +111,12 @@ def _node_row(
 ) -> ApiRow:
     """The row of an API between nodes; our own tools use some of them, on the clients' listener too."""
     action = cluster(Operation.CLUSTER_ACTION)
-    return ApiRow(_BY_NAME[name], handler, action, None, listeners, is_in_order=is_in_order)
+    return ApiRow(_BY_NAME[name], handler, action, listeners, is_in_order=is_in_order)
 
 
 def _share_state_row(name: str, function: str) -> ApiRow:
     """The row of an API that brokers send to a share coordinator."""
-    action = cluster(Operation.CLUSTER_ACTION)
-    return ApiRow(_BY_NAME[name], f"handlers.share_group_state:{function}", action, None, _EVERYWHERE)
+    return _row(name, cluster(Operation.CLUSTER_ACTION), module="share_group_state", handler=function)
 
 
 # Elements of a slice that may each have ten thousand parts: members of a group.
@@ -131,8 +128,8 @@ _OF_OFFSETS = needs.both(_OF_MEMBERS, topics(Operation.READ, name="topic_name"))
 TABLE: dict[int, ApiRow] = {
     row.api.key: row
     for row in (
-        _row("produce", needs.produce, quota=QuotaKind.PRODUCE, handler="Produce"),
-        _row("fetch", needs.fetch, quota=QuotaKind.FETCH, handler="Fetch"),
+        _row("produce", needs.produce, handler="Produce"),
+        _row("fetch", needs.fetch, handler="Fetch"),
         _row(
             "list_offsets",
             topics(Operation.DESCRIBE),
@@ -167,8 +164,8 @@ TABLE: dict[int, ApiRow] = {
         ),
         _row("list_groups", cluster(Operation.DESCRIBE)),
         _row("api_versions", needs.nothing),
-        _row("create_topics", topics(Operation.CREATE), quota=QuotaKind.MUTATION),
-        _row("delete_topics", topics(Operation.DELETE), quota=QuotaKind.MUTATION),
+        _row("create_topics", topics(Operation.CREATE)),
+        _row("delete_topics", topics(Operation.DELETE)),
         _row(
             "delete_records",
             topics(Operation.DELETE),
@@ -187,7 +184,7 @@ TABLE: dict[int, ApiRow] = {
         ),
         _row("alter_configs", needs.configs(Operation.ALTER_CONFIGS)),
         _row("describe_log_dirs", cluster(Operation.DESCRIBE)),
-        _row("create_partitions", topics(Operation.ALTER), quota=QuotaKind.MUTATION),
+        _row("create_partitions", topics(Operation.ALTER)),
         _row(
             "delete_groups",
             groups(Operation.DELETE, "groups_names"),
@@ -236,7 +233,7 @@ TABLE: dict[int, ApiRow] = {
             slices=SlicePlan(("group_ids",), ("groups",), slice=_LARGE_EACH, once=""),
         ),
         # They are decided in their order, and share the writes that they wait for.
-        _row("share_fetch", _OF_CONSUMERS, quota=QuotaKind.FETCH, handler="ShareFetch", is_in_order=False),
+        _row("share_fetch", _OF_CONSUMERS, handler="ShareFetch", is_in_order=False),
         _row("share_acknowledge", _OF_CONSUMERS, handler="ShareAcknowledge", is_in_order=False),
         _row(
             "describe_share_group_offsets",

@@ -14,7 +14,7 @@ import pytest
 from millstream.broker.api.permissions import AllowAll, Needs, TopicName
 from millstream.broker.api.served import load_handler
 from millstream.broker.api.table import TABLE, ApiRow, ListenerKind, served_at
-from millstream.doors.access import Operation, Permission, QuotaKind, Resource
+from millstream.doors.access import Operation, Permission, Resource
 from millstream.doors.caller import Caller
 from millstream.protocol.api import (
     APIS,
@@ -56,14 +56,6 @@ def node() -> Iterator[InProcessNode]:
 def test_every_api_has_one_row() -> None:
     assert TABLE.keys() == APIS.keys() | PEER_APIS.keys() | OWN_APIS.keys()
     assert all(row.api is (APIS | PEER_APIS | OWN_APIS)[key] for key, row in TABLE.items())
-
-
-def test_clients_apis_count_against_a_quota_and_nodes_apis_do_not() -> None:
-    for key, row in TABLE.items():
-        is_of_nodes = key in PEER_APIS or row.api.name in OF_BROKERS
-        assert (row.quota is None) == is_of_nodes, row.api.name
-    mutations = {row.api.name for row in TABLE.values() if row.quota is QuotaKind.MUTATION}
-    assert mutations == {"create_topics", "delete_topics", "create_partitions"}
 
 
 def test_nodes_apis_are_served_at_their_own_listeners() -> None:
