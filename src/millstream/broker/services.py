@@ -1,18 +1,18 @@
-"""What runs on the node's logs: coordinators, queues, and the doors to them. Like `node.py` it only makes and connects.
+"""Coordinators and queues, which keep their state in the node's logs, and the doors to them.
 
-Each is imported and made when it is first needed: a node without groups or queues starts faster.
+Like `node.py` this only makes and connects parts. Each is imported and made when it is first needed, so that a node
+without groups or queues starts faster.
 """
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from millstream.broker.api.permissions import AllowAll
 from millstream.broker.cluster_view import ClusterView
 from millstream.broker.coordinators.coordinator_log import CoordinatorLogs
 from millstream.broker.coordinators.host import CoordinatorHost
 from millstream.broker.machine import Machine
-from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.parts import PartitionParts
 from millstream.broker.routing.here import Here
 from millstream.broker.routing.node_doors import NodeDoors
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from millstream.broker.shares.shares import Shares
     from millstream.coordinator.definition import Definition
     from millstream.coordinator.shares.coordinator import ShareCoordinator
-
-Part = TypeVar("Part")
 
 
 class Services:
@@ -65,7 +63,8 @@ class Services:
         self._reply_memory = reply_memory
         self._closing: list[Callable[[], None]] = []
         self._session_work: SessionWork | None = None
-        logs.appends.admit_to_queues = self._admit_to_queues
+        # Called for topics that limit their queues only, so a node without queues makes none.
+        logs.appends.admit_to_queues = lambda partition, count: self.shares.admit(partition, count)  # noqa: PLW0108
         self.coordinators = self._make_coordinators()
         authoriser = AllowAll()
         self.node_doors = NodeDoors(
@@ -107,7 +106,7 @@ class Services:
         return share_state(self._configs)
 
     def close(self) -> None:
-        """Those that were made."""
+        """Close the parts that were made."""
         self.node_doors.close()
         self.coordinators.close()
         for close in self._closing:
@@ -131,13 +130,9 @@ class Services:
         self._closing.append(groups.close)
         return groups
 
-    def _admit_to_queues(self, partition: Partition, count: int) -> None:
-        """The queues are made when the first record comes to a topic that limits them: most nodes have none."""
-        self.shares.admit(partition, count)
-
     @cached_property
     def shares(self) -> "Shares":
-        """The queues that are led here."""
+        """The queues that this node leads."""
         from millstream.broker.shares.samples import QueueSamples
         from millstream.broker.shares.shares import Shares
         from millstream.observability.queue_metrics import watch_queues

@@ -23,7 +23,8 @@ from millstream.protocol.records import Record, encode_batch
 from millstream.runtime.clock import Clock
 
 _BATCH_OVERHEAD_BYTES = 100
-_WAITING_BYTES = 64 << 20
+# Messages on their way to leaders, of all partitions together.
+_MOST_WAITING_BYTES = 64 << 20
 _IDLE_LANES = 10_000
 # How exact a time limit is.
 _LOOK_SECONDS = 0.05
@@ -63,16 +64,12 @@ class Batcher:
         authoriser: Authoriser,
         clock: Clock,
         new_producer_id: Callable[[], Awaitable[int]],
-        *,
-        waiting_bytes: int = _WAITING_BYTES,
     ) -> None:
-        """`waiting_bytes` bounds what waits for leaders, of all partitions together."""
         self.partitions = partitions
         self.clock = clock
         self.new_producer_id = new_producer_id
         self._metadata = metadata
         self._authoriser = authoriser
-        self._most_bytes = waiting_bytes
         self.waiting_bytes = 0
         self._lanes: dict[tuple[Place, Acks], _Lane] = {}
         self._loop = asyncio.get_running_loop()
@@ -99,14 +96,14 @@ class Batcher:
         if not messages:
             raise NotDone(ErrorCode.INVALID_RECORD, "there is no message to send")
         size = sum(map(size_of, messages))
-        if size > self._most_bytes:
+        if size > _MOST_WAITING_BYTES:
             raise NotDone(
-                ErrorCode.MESSAGE_TOO_LARGE, f"{size} bytes at once; at most {self._most_bytes} may wait"
+                ErrorCode.MESSAGE_TOO_LARGE, f"{size} bytes at once; at most {_MOST_WAITING_BYTES} may wait"
             )
-        if self.waiting_bytes + size > self._most_bytes:
+        if self.waiting_bytes + size > _MOST_WAITING_BYTES:
             raise NotDone(
                 ErrorCode.LEADER_NOT_AVAILABLE,
-                f"{self.waiting_bytes} bytes wait for leaders already; at most {self._most_bytes} may",
+                f"{self.waiting_bytes} bytes wait for leaders already; at most {_MOST_WAITING_BYTES} may",
             )
         loop = self._loop
         now = loop.time()

@@ -36,11 +36,11 @@ def do(node: InProcessNode, work: Coroutine[Any, Any, A]) -> A:
     return asyncio.run_coroutine_threadsafe(work, node.loop).result(90)
 
 
-def batcher_of(node: InProcessNode, **options: int) -> Batcher:
+def batcher_of(node: InProcessNode) -> Batcher:
     broker = node.broker
     doors = broker.services.node_doors.doors
     ids = broker.metadata.producer_ids.take
-    return Batcher(doors.partitions, doors.metadata, AllowAll(), broker.machine.clock, ids, **options)
+    return Batcher(doors.partitions, doors.metadata, AllowAll(), broker.machine.clock, ids)
 
 
 def message(text: bytes = b"x") -> list[Message]:
@@ -97,9 +97,11 @@ def test_a_message_that_did_not_leave_in_time_was_not_sent_and_one_on_its_way_is
     assert offset == 2, "the uncertain one is in the log, the other is not"
 
 
-def test_what_waits_is_bounded_in_bytes(node: InProcessNode) -> None:
+def test_what_waits_is_bounded_in_bytes(node: InProcessNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millstream.broker.routing.batcher._MOST_WAITING_BYTES", 10_000)
+
     async def story() -> None:
-        batcher = batcher_of(node, waiting_bytes=10_000)
+        batcher = batcher_of(node)
         sendings = [asyncio.create_task(batcher.send(ME, PLACE, message(bytes(4_000)))) for _ in range(4)]
         outcomes = await asyncio.gather(*sendings, return_exceptions=True)
         refused = [each for each in outcomes if isinstance(each, NotDone)]
