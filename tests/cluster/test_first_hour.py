@@ -106,7 +106,7 @@ def test_any_order_any_spacing_and_restarts_between(cluster: ClusterProcesses, s
     victim.kill()
     victim.launch()
     all_are_there(cluster)
-    assert not [line for node in cluster.nodes.values() for line in node.log_entries("the node ends")]
+    assert not [line for node in cluster.nodes.values() for line in node.log_entries("node ends")]
 
 
 def test_a_file_that_changes_ends_no_node(cluster: ClusterProcesses, tmp_path: Path) -> None:

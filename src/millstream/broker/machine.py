@@ -44,7 +44,7 @@ class NodeEnd:
     def fail(self, reason: str) -> None:
         """End the process: others can take over only when they know that this node is gone."""
         if not self.failure.done():
-            log.error("the node ends", reason=reason)
+            log.error("node ends", reason=reason)
             self.failure.set_exception(RuntimeError(reason))
             # Whoever waits for the end looks at whether there is a failure, not at what it is.
             self.failure.exception()

@@ -233,7 +233,7 @@ class Node:
         if self._loading is not None and self._loading.is_done:
             self.upkeep.write_high_watermarks()
             if not self.store.close():
-                log.warning("not everything could be closed; the next start will recover the logs")
+                log.warning("logs not closed", effect="the next start recovers them")
 
     @property
     def _has_unanswered(self) -> bool:

@@ -1,4 +1,4 @@
-"""The limits of a node: how many files and connections it may have, and metrics of how near it is to them."""
+"""Limits of open files and connections, and metrics that show how near a node is to its limits."""
 
 import resource
 from typing import NamedTuple
@@ -91,7 +91,7 @@ class FileLimits(NamedTuple):
     connections: int
     log_files: int
     most_connections: int
-    """Those that there is room for, whether they are wanted or not."""
+    """The most that the limit of open files allows, whatever the settings ask for."""
 
 
 def raise_and_share(settings: PerformanceSettings) -> FileLimits:
@@ -104,14 +104,15 @@ def raise_and_share(settings: PerformanceSettings) -> FileLimits:
 def warn_of_few_connections(allowed: int, wanted: int) -> None:
     if allowed < wanted:
         log.warning(
-            "fewer connections than max.connections: raise the limit of open files",
+            "connections limited by open files",
             allowed=allowed,
             wanted=wanted,
+            advice="raise the limit of open files",
         )
 
 
 def share(limit: int, settings: PerformanceSettings) -> FileLimits:
-    """Connections come first; what they do not need is for log files, which can be closed and opened again."""
+    """Connections come first; log files get the rest, because they can be closed and opened again."""
     limit -= min(_RESERVED, limit // 4)
     log_files = settings.max_open_files
     if log_files is None:

@@ -51,7 +51,7 @@ class Server:
         self._bound: list[tuple[str, int, str]] = []
         self._idle_check: asyncio.TimerHandle | None = None
         self._accepts_no_more = False
-        """One that was on its way when the listeners closed is still handed over."""
+        """A connection that was on its way when the listeners closed still arrives."""
         self._ended = EndedConnections(loop)
         shortest, longest = _IDLE_CHECK_SECONDS
         self._idle_check_seconds = max(shortest, min(longest, settings.idle_timeout / 2000))
@@ -65,7 +65,7 @@ class Server:
         return self.memory.used_bytes + self.reply_memory.used_bytes
 
     async def bind(self, host: str, port: int, listener: Listener) -> tuple[str, int]:
-        """Take the address without serving it yet. Raises OSError with advice when it cannot be had."""
+        """Bind the address without serving it yet. Raises OSError with advice when that fails."""
         try:
             server = await self.loop.create_server(
                 lambda: Connection(self, listener),
@@ -96,7 +96,7 @@ class Server:
         self._idle_check = self.loop.call_later(self._idle_check_seconds, self._close_idle)
 
     def find_relays(self) -> None:
-        """Called when this node begins to answer for others, or for more of them."""
+        """Called when this node begins to answer for other nodes, or for more of them."""
         for connection in self._connections:
             connection.find_relay()
 
@@ -177,11 +177,11 @@ class Server:
         self._ended.refused(connection.peer, reason)
 
     def ended(self, connection: Connection, reason: str) -> None:
-        """As `refused`, where nothing was wrong with what came."""
+        """As `refused`, where the client sent nothing wrong."""
         self._ended.ended(connection.peer, reason)
 
     def _close_idle(self) -> None:
-        """Close what was silent for too long: idle, half-open, or a reader that takes nothing."""
+        """Close connections that were silent for too long: idle, half-open, or not reading their replies."""
         self._idle_check = self.loop.call_later(self._idle_check_seconds, self._close_idle)
         before = self.loop.time() - self._settings.idle_timeout / 1000
         for connection in [each for each in self._connections if each.last_active < before]:
@@ -195,7 +195,7 @@ def _cannot_listen(host: str, port: int, reason: str, option: str) -> str:
 
 
 class EndedConnections:
-    """A line for each, up to a hundred a minute for one client's address and reason; the rest is counted."""
+    """Logs each, up to a hundred a minute for one address and reason; the rest is counted and logged as one line."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -208,7 +208,7 @@ class EndedConnections:
         self._tell(log.warning, "connection closed", peer, reason)
 
     def ended(self, peer: str, reason: str) -> None:
-        """As `refused`, where nothing was wrong with what came."""
+        """As `refused`, where the client sent nothing wrong."""
         self._tell(log.info, "connection closed", peer, reason)
 
     def rejected(self, peer: str, reason: str) -> None:
@@ -223,9 +223,9 @@ class EndedConnections:
             self._timer = self._loop.call_later(_WINDOW_SECONDS, self.sum_up)
 
     def sum_up(self) -> None:
-        """Tell what was only counted, and begin again."""
+        """Log the numbers of lines that were left out, and begin again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for (event, host, reason), more in self._throttle.take_left_out().items():
-            log.warning(f"{event}, many times", host=host, reason=reason, more=more)
+        for (event, host, reason), repeated in self._throttle.take_left_out().items():
+            log.warning(event, host=host, reason=reason, repeated=repeated)

@@ -37,7 +37,7 @@ class ChaosNode(NodeProcess):
     @property
     def is_ending(self) -> bool:
         """It has ended, or said that it will."""
-        return not self.is_running or any(self.logged("the node ends"))
+        return not self.is_running or any(self.logged("node ends"))
 
     def trouble(self, trouble: Trouble) -> None:
         """What is wrong with its machine from now on."""
