@@ -30,7 +30,7 @@ MIN_REQUEST_BYTES = 10
 # Replies larger than this count against the node's memory until the client has read them.
 WRITE_HIGH_WATER_BYTES = 1 << 16
 _ALL_APIS = {**APIS, **PEER_APIS, **OWN_APIS}
-# Of a connection that is not made yet.
+# The address of a connection that is not made yet.
 NOWHERE = Address()
 
 
@@ -62,7 +62,7 @@ class Connection(asyncio.BufferedProtocol):
         self.replies = ReplyQueue(server.loop, server.reply_memory, server.metrics.bytes_out, self._intake)
         self.peer = ""
         self.client = ""
-        """Whose requests come: the peer's, or where that forwards them, its client's address."""
+        """Address of the client whose requests come: the peer, or the client for which the peer forwards."""
         self._caller: Caller | None = None
         self._client_id = b""
         self._last_read = 0.0
@@ -155,7 +155,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
             if end - at - 4 < size:
                 if end - at < 4 + MIN_REQUEST_BYTES:
-                    # Not enough to see what it asks for.
+                    # Too short to see which API is requested.
                     break
                 self._partial = b""
                 self._begin_frame(size, data[at + 4 :])
@@ -192,7 +192,7 @@ class Connection(asyncio.BufferedProtocol):
             self._frame = frame
             self._threshold.expect(frame.missing)
             return
-        # The shared buffer is used by others meanwhile.
+        # Copied: other connections use the shared buffer meanwhile.
         frame.head = memoryview(bytes(head))
         self._frame = frame
         self._intake.pause(Pause.MEMORY)
@@ -207,7 +207,7 @@ class Connection(asyncio.BufferedProtocol):
         self.abort()
 
     def _handle_series(self, data: memoryview, size: int) -> int:
-        """As many requests of this size as are handled together; one alone where they are not alike."""
+        """Handle the next requests of this size together, or else the first alone; returns how many."""
         if self._intake.handles_at_once:
             taken = self._server.dispatcher.dispatch_series(self, SHARE_ACKNOWLEDGE, data, size)
             if taken:
@@ -216,7 +216,7 @@ class Connection(asyncio.BufferedProtocol):
         return 1
 
     def caller(self, client_id: bytes | memoryview) -> Caller:
-        """Who sends a request that says this client id; mostly the same as the one before."""
+        """The sender of a request with this client id; mostly the same as for the request before."""
         caller = self._caller
         if caller is None or self._client_id != client_id:
             try:
@@ -229,7 +229,7 @@ class Connection(asyncio.BufferedProtocol):
         return caller
 
     def speak_for(self, client: str | None) -> None:
-        """The caller wants only what this node itself has, for that client or for itself."""
+        """From now on answer from this node alone, for that client, or for the peer itself where `client` is None."""
         if client is not None:
             self.client = client
             self._caller = None
@@ -239,7 +239,7 @@ class Connection(asyncio.BufferedProtocol):
             self.relay = None
 
     def find_relay(self) -> None:
-        """Find out whether this node answers for others here; not for a caller that wants what this node itself has."""
+        """Make a relay where this node answers for other nodes, unless the caller wants this node's own answers."""
         new_relay = self.listener.new_relay
         if self.relay is None and new_relay is not None and not (self._is_for_this_node or self.closed):
             self.relay = new_relay(self)

@@ -1,17 +1,18 @@
-"""Memory for requests that are being read: reserved for what has come, not for what a client announces.
+"""Memory for requests that are being read: reserved for the bytes that have arrived, not for the size announced.
 
-A request that does not fit into one read begins with a little room and gets more when that is full: all of it up to a
-megabyte, then twice as much each time. A client that has sent a whole one before begins with the megabyte.
+A request that does not fit into one read starts with a small buffer. When that is full, the buffer grows to the whole
+request or one megabyte, and doubles from then on. A client that has sent a whole request before starts with the
+megabyte.
 
-Large requests leave a quarter of the memory to small ones, and those of one address leave some to others. Who finds no
-room is not read until there is some.
+Large requests leave a quarter of the memory to small ones, and requests from one address leave some to other addresses.
+A connection whose request finds no room is not read until there is some.
 
-What another node sends waits for none of these: much of what clients have sent is held until a node has answered, and
-two nodes would wait for each other. It has a quarter of the memory for itself, beyond the rest; its sender has bounded
-it.
+Requests from other nodes have a quarter of the memory to themselves, on top of the rest, and never wait for clients'
+requests: these often keep their memory until another node has answered, so two nodes could wait for each other. The
+sending node bounds what it sends.
 
-Requests that are read in parts could all wait for each other. So when nothing moves, one of them may go on beyond the
-limit, by one request at most; and who holds memory that others wait for, and sends nearly nothing, is closed.
+Requests that are read in parts could all wait for each other. So when none makes progress, one may exceed the limit, by
+one request at most. A connection that holds memory while others wait, and sends nearly nothing, is closed.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ class FrameBuffers:
 
     @staticmethod
     def room_for(size: int) -> int:
-        """Size of the buffer that `take` returns: what it counts for, however much of it is used."""
+        """Size of the buffer that `take` returns; all of it is counted, however much is used."""
         room = max(_SMALLEST, 1 << (size - 1).bit_length())
         return size if room > _LARGEST_KEPT else room
 
@@ -55,19 +56,19 @@ class FrameBuffers:
             self._kept += room
 
 
-# Room of a request of which little has come.
+# The first buffer of a request of which little has arrived.
 FIRST_ROOM_BYTES = 1 << 16
-# A request up to this size is small: it gets its whole room once the first is full.
+# A request up to this size is small: it gets a buffer for all of it once the first is full.
 SMALL_REQUEST_BYTES = 1 << 20
 
 _CHECK_SECONDS = 0.25
-# While others wait, a request must bring this much within this many checks, or be whole.
+# While others wait, this many bytes of a request must arrive within this many checks, unless it is complete.
 _LEAST_PROGRESS_BYTES = 1 << 16
 _PATIENT_CHECKS = 20
 
 
 class Address:
-    """Where connections come from: what all requests from there hold."""
+    """An address that connections come from, and the memory that all requests from there hold."""
 
     __slots__ = ("connections", "used_bytes")
 
@@ -113,19 +114,19 @@ class IncomingFrame:
         self.granted = granted
         self.stalled = stalled
         self.is_proven = is_proven
-        """Its client has sent a whole request of this kind before."""
+        """Its client has sent a whole large request before."""
         self.is_of_node = is_of_node
         self.buffer = bytearray()
         self.filled = 0
         self.wanted_bytes = 0
-        """What it waits for."""
+        """The bytes that it waits for; 0 when it does not wait."""
         self.is_privileged = False
         self.marked = 0
         self.idle_checks = 0
 
     @property
     def missing(self) -> int:
-        """Bytes for which there is room and that have not come."""
+        """Bytes that have room in the buffer and have not arrived yet."""
         return min(self.size, len(self.buffer)) - self.filled
 
     @property
@@ -170,15 +171,15 @@ class FrameMemory:
         return self._small if frame.is_small else self._large
 
     def begin(self, frame: IncomingFrame) -> bool:
-        """Whether it can be read now; else it is told when."""
+        """Whether the frame can be read now; if not, its `granted` is called later."""
         self._frames[frame] = None
         return self.grow(frame)
 
     def grow(self, frame: IncomingFrame) -> bool:
-        """More room for a frame whose buffer is full. False: it waits, and is told when there is some."""
+        """Give more room to a frame whose buffer is full. If False, it waits, and its `granted` is called later."""
         room = self._buffers.room_for(frame.next_room())
         line = self._line_of(frame)
-        # What it has now is given back as soon as it is copied; both are there for that moment only.
+        # The old buffer is given back right after it is copied, so only the difference counts.
         wanted = room - len(frame.buffer)
         if frame.is_privileged or (not line and self._fits(frame, wanted)):
             self._give(frame, wanted)
@@ -191,7 +192,7 @@ class FrameMemory:
         return not frame.wanted_bytes
 
     def end(self, frame: IncomingFrame) -> None:
-        """It was handled, or its client has left."""
+        """Give back the memory of a frame that was handled, or whose client has left."""
         self._frames.pop(frame, None)
         if frame.wanted_bytes:
             frame.wanted_bytes = 0
@@ -223,7 +224,7 @@ class FrameMemory:
             used = self._of_nodes_bytes
             return used == len(frame.buffer) or used + size <= limit // 4
         if used == len(frame.buffer):
-            # Nothing else is under way: a request larger than everything is read alone.
+            # Nothing else is under way: a request larger than the whole budget is read alone.
             return True
         return used + size <= (limit if frame.is_small else limit // 4 * 3) and self._fits_address(
             frame, size
@@ -251,7 +252,7 @@ class FrameMemory:
             frame.head = memoryview(b"")
 
     def _serve(self) -> None:
-        """Give what has become free to those who wait, nodes and small ones first."""
+        """Give free memory to waiting frames: nodes' first, then small ones."""
         for line in self._lines:
             if line:
                 self._serve_line(line)
@@ -263,7 +264,7 @@ class FrameMemory:
             if self._fits(frame, frame.wanted_bytes):
                 self._let_go_on(frame, line)
             elif self._fits_address(frame, frame.wanted_bytes):
-                # There is no room for anybody; whose address alone has too much is passed over.
+                # No room is left for anybody. A frame whose address alone holds too much is passed over instead.
                 return
 
     def _let_go_on(self, frame: IncomingFrame, line: deque[IncomingFrame]) -> None:

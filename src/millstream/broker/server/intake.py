@@ -1,36 +1,36 @@
-"""Requests of one connection that were read: each is handled in its turn, unless there is a reason to wait."""
+"""The queue of one connection's requests: each is handled in its turn, unless there is a reason to wait."""
 
 import asyncio
 import enum
 from collections import deque
 from collections.abc import Callable
 
-# Requests of one client that come together are handled for this long, then others have a turn.
+# Requests that arrive together are handled for this long, then other connections have a turn.
 LONGEST_TURN_SECONDS = 0.01
 
 
 class Pause(enum.IntEnum):
-    """Why no further request is handled for now, or none is read."""
+    """Why no further request is handled, or read, for now."""
 
     WORK = 1
-    """A request is being worked on; those behind it may rely on its effect."""
+    """A request is being worked on; later requests may rely on its effect."""
     STOPPED = 2
     """The node stops, or the connection ends."""
     UNREAD = 3
-    """The client does not take its replies."""
+    """The client does not read its replies."""
     HELD_BYTES = 4
     """Too many bytes of replies wait behind one that is not ready."""
     HELD_REPLIES = 5
     """Too many replies wait behind one that is not ready."""
     MEMORY = 6
-    """A request that is being read waits for memory; those read before are handled."""
+    """A request that is being read waits for memory; requests read before it are handled."""
 
 
 _MEMORY_ONLY = {Pause.MEMORY}
 
 
 class Intake:
-    """While there is a reason to pause nothing is read from the socket, and what was read waits in line."""
+    """While there is a reason to pause, nothing is read from the socket, and requests that were read wait in line."""
 
     __slots__ = ("_clock", "_dispatch", "_line", "_loop", "_transport", "_works", "is_reading", "pauses")
 
@@ -47,7 +47,7 @@ class Intake:
         self._transport: asyncio.Transport | None = None
         self._line: deque[bytes] = deque()
         self._works = 0
-        """How many have blocked it."""
+        """Calls of `block` without their `unblock`."""
         self.pauses: set[Pause] = set()
         self.is_reading = True
 
@@ -78,7 +78,7 @@ class Intake:
         self._update()
 
     def let_others_go_first(self) -> None:
-        """What this client has sent takes long: the rest is handled when the others have had a turn."""
+        """Handle the rest of this client's requests after other connections have had a turn."""
         self.block()
         self._loop.call_soon(self.unblock)
 

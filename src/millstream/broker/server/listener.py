@@ -1,4 +1,4 @@
-"""Where a node is reached: the APIs that it takes there, and what those who connect are told of nodes."""
+"""A listener of a node: the APIs that it serves, and which nodes its clients are shown."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -18,20 +18,20 @@ NewRelay = Callable[["Connection"], "Relay | None"]
 class Listener(msgspec.Struct, frozen=True):
     name: str
     apis: frozenset[int]
-    """The keys of the APIs that are served to those who connect there."""
+    """The keys of the APIs that are served there."""
     trusts_nodes: bool = False
-    """Whoever connects there may be another node, and is believed what only nodes may say."""
+    """Connections may come from other nodes, and are trusted with requests that only nodes may send."""
     option: str = "--listen"
-    """How a user chooses the address."""
+    """The option that sets the address."""
     new_relay: NewRelay | None = None
-    """Where this node may answer for others to those who connect there."""
+    """Makes a relay where this node may answer for other nodes to a client."""
 
 
 WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 
 
 class ShownNode(NamedTuple):
-    """The one broker that a client is told of, which answers for all."""
+    """The only broker that a client is shown, which answers for all."""
 
     node_id: int
     host: str
@@ -39,7 +39,7 @@ class ShownNode(NamedTuple):
 
 
 def host_for(endpoint: Endpoint, call: "Call") -> str:
-    """A node that listens everywhere and advertises no name tells each client the address it came by."""
+    """The endpoint's host; for a wildcard address, the address of this node that the client used."""
     return call.local_host if endpoint.host in WILDCARDS else endpoint.host
 
 
@@ -47,30 +47,30 @@ TAKEN = object()
 
 
 class Relay(Protocol):
-    """What a client's connection has where this node answers for others too; made in `routing`."""
+    """Belongs to a client's connection where this node also answers for other nodes; made in `routing`."""
 
     @property
     def is_only_node(self) -> bool:
-        """Whether the client is told of no other."""
+        """Whether the client is shown no other node."""
         ...
 
     @property
     def only_node(self) -> ShownNode | None:
-        """The one broker that the client is told of; None where it is told of all."""
+        """The only broker that the client is shown; None where it is shown all."""
         ...
 
     @property
     def shown_coordinator(self) -> ShownNode | None:
-        """The node that the client is told coordinates its groups; None where it is told the real one."""
+        """The node shown as the coordinator of groups; None where the client is shown the real one."""
         ...
 
     def shown_leader(self, topic: TopicImage) -> int | None:
-        """The node that the client is told leads the topic's partitions; None where it is told the real ones."""
+        """The node shown as the leader of the topic's partitions; None where the client is shown the real ones."""
         ...
 
     def takes(self, call: "Call", request: memoryview, position: int) -> object:
-        """TAKEN where others answer the request, or a part of it. Else it is left to this node: the request as it was
-        read, None if it was not.
+        """TAKEN where other nodes answer the request or a part of it. Otherwise this node answers: returns the decoded
+        request, or None if it was not decoded.
         """
         ...
 

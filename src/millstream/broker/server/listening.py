@@ -1,4 +1,4 @@
-"""The addresses that a node takes, and what it tells others of them."""
+"""Binds a node's addresses, and gives the endpoints that it advertises."""
 
 import errno
 
@@ -10,9 +10,9 @@ from millstream.broker.server.server import Server
 from millstream.cluster.metadata.records import FOR_NODES, Endpoint
 from millstream.config.settings import BrokerSettings
 
-# The port for nodes is so far above that for clients, unless the system gives such ports to anybody who asks for one.
+# The nodes' port is the clients' port plus this, unless that falls into the range of ephemeral ports.
 _ABOVE_CLIENTS = 10_000
-_FIRST_PORT_FOR_ANYBODY = 32_768
+_FIRST_EPHEMERAL_PORT = 32_768
 
 
 class Listening(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class Listening(msgspec.Struct, frozen=True):
 
 
 async def bind_all(server: Server, broker: BrokerSettings, new_relay: NewRelay | None) -> Listening:
-    # Nodes first: whoever is sent on from the clients' port finds their port open.
+    # Nodes first: a node that asks the clients' port for the nodes' port finds that port open.
     nodes = await _bind_for_nodes(server, broker)
     clients = await server.bind(
         broker.host, broker.port, listener_for(ListenerKind.CLIENTS, "PLAINTEXT", "--listen", new_relay)
@@ -47,11 +47,11 @@ async def _bind_for_nodes(server: Server, broker: BrokerSettings) -> tuple[str, 
         host, _, port = broker.node_listen.rpartition(":")
         return await server.bind(host.strip("[]"), int(port), listener)
     usual = broker.port + _ABOVE_CLIENTS
-    if broker.port and usual < _FIRST_PORT_FOR_ANYBODY:
+    if broker.port and usual < _FIRST_EPHEMERAL_PORT:
         try:
             return await server.bind(broker.host, usual, listener)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-    # Clients need not know it: the clients' port tells where it is.
+    # Any port will do: other nodes ask for it at the clients' port.
     return await server.bind(broker.host, 0, listener)

@@ -1,6 +1,6 @@
 """Work that is too long for one turn of the event loop: in slices, with a turn for everybody else after each.
 
-Of all long work together one slice is done in a turn, however many clients ask for some, so the turn stays short.
+Each turn does one slice, however many clients ask for long work, so the turn stays short.
 What cannot be sliced (reading a large request, writing a large reply) is done in a thread, one job at a time: a second
 thread would only make the loop wait longer for the interpreter.
 """
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 # A request larger than this is read in a thread. Elements take two bytes or more.
 LARGE_REQUEST_BYTES = 8 * 1024
-# Elements of a request, or of a reply, that are dealt with in one go: some take forty microseconds each.
+# Elements of a request or reply that are handled in one turn: some take forty microseconds each.
 SLICE_ELEMENTS = 200
 # A reply with more elements is written in a thread.
 LARGE_REPLY_ELEMENTS = 1000
@@ -34,14 +34,14 @@ class LongWork:
         self._is_scheduled = False
         self._apart = asyncio.Lock()
         self.turns = 0
-        """Given to long work so far."""
+        """Turns that long work has had so far."""
 
     @property
     def waiting(self) -> int:
         return len(self._waiting)
 
     async def pause(self) -> None:
-        """Wait for the next turn that is given to long work."""
+        """Wait for a turn for long work."""
         turn: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append(turn)
         if not self._is_scheduled:
@@ -69,7 +69,7 @@ class LongWork:
     async def apart(self, job: Callable[[], Result]) -> Result:
         """The result of a job in a thread, which touches nothing that the loop changes."""
         async with self._apart:
-            # The collector would look at a hundred thousand new values again and again, and hold everybody up.
+            # The collector would traverse a hundred thousand new values again and again, and block the loop.
             was_enabled = gc.isenabled()
             gc.disable()
             try:

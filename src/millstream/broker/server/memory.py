@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 class MemoryWaiter:
-    """A place in the line of those who wait for memory."""
+    """A place in the line for memory."""
 
     __slots__ = ("granted", "size_bytes")
 
@@ -16,7 +16,7 @@ class MemoryWaiter:
 
 
 class MemoryBudget:
-    """Counts bytes; those who find it exhausted wait in line, and later ones wait behind them."""
+    """Counts bytes. When they are used up, requests for more wait in line, in order."""
 
     __slots__ = ("_waiting", "freed", "limit_bytes", "used_bytes")
 
@@ -25,14 +25,14 @@ class MemoryBudget:
         self.used_bytes = 0
         self._waiting: deque[MemoryWaiter] = deque()
         self.freed: Callable[[], None] | None = None
-        """Called when bytes were given back, after those in line have had theirs."""
+        """Called when bytes were given back, after the waiters in line were served."""
 
     @property
     def free_bytes(self) -> int:
         return self.limit_bytes - self.used_bytes
 
     def _fits(self, size: int) -> bool:
-        """A single request larger than the whole budget is let in when nothing else is under way."""
+        """A single request larger than the whole budget fits when nothing else is under way."""
         return self.used_bytes == 0 or self.used_bytes + size <= self.limit_bytes
 
     def try_take(self, size: int) -> bool:
@@ -47,7 +47,7 @@ class MemoryBudget:
 
     @contextmanager
     def held(self, size: int) -> Iterator[None]:
-        """As `take`, and give them back at the end."""
+        """As `take`; the bytes are given back at the end of the block."""
         self.take(size)
         try:
             yield
@@ -75,12 +75,12 @@ class MemoryBudget:
                 return
 
     def when_free(self, size: int, granted: Callable[[], None]) -> MemoryWaiter:
-        """Take `size` bytes as soon as they are there, then call. With size 0: call when there is any memory at all."""
+        """Take `size` bytes as soon as they are free, then call. With size 0: call as soon as any memory is free."""
         waiter = MemoryWaiter(size, granted)
         self._waiting.append(waiter)
         return waiter
 
     def cancel(self, waiter: MemoryWaiter) -> None:
-        """Give up a place in the line; those behind it may go ahead."""
+        """Give up a place in the line; waiters behind it may go ahead."""
         waiter.granted = None
         self.give_back(0)

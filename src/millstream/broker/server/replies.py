@@ -1,4 +1,4 @@
-"""Replies of one connection: each has its place in the order in which they were asked for."""
+"""Replies of one connection, sent in the order of its requests."""
 
 import asyncio
 from collections import deque
@@ -11,7 +11,7 @@ from millstream.observability.metrics import Counter
 
 Reply = list[bytes | memoryview]
 
-# A client that has more replies, or more bytes of them, waiting behind one that is not ready is made to wait.
+# With more replies, or more bytes of them, behind one that is not ready, no further request is handled.
 MAX_PENDING_REPLIES = 1000
 MAX_HELD_BYTES = 1 << 20
 # Small replies that are ready together are one write, up to this.
@@ -21,7 +21,7 @@ _UNREAD = Pause.UNREAD
 
 
 class ReplyOrder(Protocol):
-    """Who sends replies in the order of their requests."""
+    """Sends replies in the order of their requests."""
 
     def send(self, buffers: Reply) -> None:
         """Write a reply now if it is its turn, else when those before it are written."""
@@ -37,7 +37,7 @@ class ReplyOrder(Protocol):
 
 
 class PendingReply:
-    """A reply that will come: its place in the order of the connection's replies."""
+    """The place of a reply that is not ready yet, in the order of the connection's replies."""
 
     __slots__ = ("_order", "abandoned", "buffers", "held_bytes", "hurried")
 
@@ -45,7 +45,7 @@ class PendingReply:
         self._order = order
         self.buffers: Reply | None = None
         self.held_bytes = 0
-        # Called when the connection is gone before the reply was ready, and when too much waits behind it.
+        # Called when the connection is lost before the reply is ready, and when too many replies wait behind it.
         self.abandoned: Callable[[], object] | None = None
         self.hurried: Callable[[], object] | None = None
 
@@ -56,7 +56,7 @@ class PendingReply:
 
 
 class ReplyQueue:
-    """Writes replies in their order. What waits for its turn, or for the client, counts as the node's memory."""
+    """Writes replies in order. Replies that wait for their turn or for the client count against the node's memory."""
 
     __slots__ = (
         "_bytes_out",
@@ -85,7 +85,7 @@ class ReplyQueue:
         self._held_bytes = 0
         self._unsent_bytes = 0
         self._sends_soon = False
-        """At the end of this turn: those ready by then leave in one write."""
+        """Ready replies are sent at the end of this turn of the loop, in one write."""
         self.drained: Callable[[], None] | None = None
         """Called when the last reply is written."""
         self.last_sent = 0.0
@@ -102,13 +102,13 @@ class ReplyQueue:
         self._transport = self.drained = None
 
     def abandon(self) -> None:
-        """The client has gone: those who work on replies hear of it."""
-        owed, self._unsent_bytes, self._held_bytes = self._unsent_bytes + self._held_bytes, 0, 0
+        """The client has gone: call `abandoned` of each pending reply."""
+        counted, self._unsent_bytes, self._held_bytes = self._unsent_bytes + self._held_bytes, 0, 0
         replies, self._replies = self._replies, deque()
         for reply in replies:
             if reply.buffers is None and reply.abandoned is not None:
                 reply.abandoned()
-        self._memory.give_back(owed)
+        self._memory.give_back(counted)
 
     def send(self, buffers: Reply) -> None:
         """Write a reply now if it is its turn, else when those before it are written."""
@@ -133,16 +133,16 @@ class ReplyQueue:
         elif len(self._replies) == 1:
             self._send_ready()
         else:
-            # Those behind it may have waited for the same disk.
+            # Later replies may have waited for the same fsync.
             self._sends_soon = True
             self._loop.call_soon(self._send_all_ready)
 
     def all_was_read(self) -> None:
-        """The client has taken what was written."""
+        """The client has read all replies that were written."""
         self.last_sent = self._loop.time()
-        owed, self._unsent_bytes = self._unsent_bytes, 0
-        if owed:
-            self._memory.give_back(owed)
+        counted, self._unsent_bytes = self._unsent_bytes, 0
+        if counted:
+            self._memory.give_back(counted)
         self._send_ready()
 
     def _send_all_ready(self) -> None:
@@ -163,7 +163,7 @@ class ReplyQueue:
             self._intake.pause(Pause.HELD_BYTES)
 
     def _hurry(self) -> None:
-        """What is held is memory that others wait for: a fetch at the head is answered with what there is."""
+        """Ask the first pending reply to be answered with what there is: replies held behind it take memory."""
         first = self._replies[0]
         if first.buffers is None and first.hurried is not None:
             self._loop.call_soon(first.hurried)
@@ -202,7 +202,7 @@ class ReplyQueue:
         self._loop.call_soon(self._intake.handle_waiting)
 
     def _take_ready(self, buffers: Reply) -> int:
-        """Add further small replies to the first, as one buffer; how many of their bytes were held."""
+        """Add further small replies to the first, as one buffer; returns how many of their bytes were held."""
         replies, released = self._replies, 0
         size = len(buffers[0])
         while replies and (more := replies[0].buffers) is not None:
@@ -239,7 +239,7 @@ class Delayed:
         return self._loop.call_later(seconds, call)
 
     def next_turn(self, call: Callable[[], None]) -> None:
-        """In a turn of its own: whoever asks is in the middle of something."""
+        """Call in the next turn of the loop: the caller is in the middle of other work."""
         self._loop.call_soon(call)
 
     def sizes(self) -> Mapping[str, int]:

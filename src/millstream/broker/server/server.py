@@ -44,7 +44,7 @@ class Server:
         self.frames = FrameMemory(loop, self.memory, FrameBuffers())
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._settings = settings
-        # In the order they came, so that a simulated run can be repeated.
+        # Kept in order of arrival, so that a simulated run can be repeated.
         self._connections: dict[Connection, None] = {}
         self._addresses: dict[str, Address] = {}
         self._listeners: list[asyncio.Server] = []
@@ -89,7 +89,7 @@ class Server:
         """Serve the address. Raises OSError when another process took it since it was bound."""
         for listener, (host, port, option) in zip(self._listeners, self._bound, strict=True):
             await listener.start_serving()
-            # Two may bind an address and only one listen on it. uvloop closes the other's socket and says nothing.
+            # Two processes may bind an address, but only one can listen. uvloop closes the other's socket silently.
             if any(each.fileno() < 0 for each in listener.sockets):
                 reason = os.strerror(errno.EADDRINUSE)
                 raise OSError(errno.EADDRINUSE, _cannot_listen(host, port, reason, option))
@@ -109,7 +109,7 @@ class Server:
             connection.stop_reading()
 
     async def stop(self) -> None:
-        """Let replies under way go out for a moment, close everything."""
+        """Close all connections; give replies under way a second to be sent."""
         if self._idle_check is not None:
             self._idle_check.cancel()
         self._ended.sum_up()
