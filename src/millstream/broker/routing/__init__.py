@@ -1,11 +1,11 @@
-"""Any node for everything: what another node leads or coordinates is asked of it.
+"""Lets any node answer for all: requests for partitions and groups of other nodes are forwarded to these.
 
-For doors, by value: `partitions`, `coordinators` and `queues` ask here or there; `routes` finds the node and decides
-what may be asked again; `calls` are what nodes ask each other, `call_link` and `served_calls` the two ends of it.
-`here` is what this node leads, `batcher` and `follow` are shared by all doors, `metadata` is what doors know of the
-cluster. `node_doors` and `gateway_doors` put them together, for a node and for a process that is none.
+For doors, by value: `partitions`, `coordinators` and `queues` call this node or another; `routes` finds the node and
+decides which calls may be repeated; `calls` defines calls between nodes, `call_link` and `served_calls` are their two
+ends. `here` serves partitions that this node leads; `batcher` and `follow` are shared by all doors; `metadata` is the
+doors' view of the cluster. `node_doors` and `gateway_doors` connect these, for a node and for a process that is none.
 
-For Kafka clients, by request: `relay` is one client's way to all nodes and decides by API who answers; `lane` is a
-connection of that client to one node, `local_lane` the same to this one;
-`produce`, `fetch` and `split` are what is forwarded in parts. `relays` is all of them.
+For Kafka clients, by request: `relay` forwards one client's requests and decides by API who answers; `lane` is a
+connection for that client to another node, `local_lane` stands for one to this node; `produce`, `fetch` and `split`
+forward requests in parts. `relays` has the relays of all clients.
 """

@@ -1,8 +1,8 @@
-"""Messages that come one by one, from all doors of this process, in few batches.
+"""Collects single messages from all doors of this process into few batches.
 
-What comes for a partition in one turn of the loop, or while a batch is on its way there, leaves in the next one. Each
-partition's messages carry a producer's id and sequence numbers, so that a batch whose answer was lost may be sent
-again: it is found in the log, and never there twice.
+Messages for a partition that arrive in one turn of the loop, or while a batch is under way, form the next batch.
+Batches carry a producer's id and sequence numbers, so that a batch whose answer was lost may be sent again without
+being written twice.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ _BATCH_OVERHEAD_BYTES = 100
 # Messages on their way to leaders, of all partitions together.
 _MOST_WAITING_BYTES = 64 << 20
 _IDLE_LANES = 10_000
-# How exact a time limit is.
+# How often deadlines are checked.
 _LOOK_SECONDS = 0.05
 _SEQUENCES = 1 << 31
 _NEVER = float("inf")
-# The batch is refused because of one of its messages, or of their number: each is tried alone.
+# The batch is refused because of one message, or their number: each is then sent alone.
 _OF_ONE = frozenset(
     {
         ErrorCode.INVALID_RECORD,
@@ -120,7 +120,7 @@ class Batcher:
             del sending
             return await answer
         finally:
-            # An error has this frame, and so its own future: a circle with all messages in it.
+            # The error refers to this frame and so to its own future: a reference cycle that holds all messages.
             del answer
 
     def close(self) -> None:
@@ -130,7 +130,7 @@ class Batcher:
             lane.close()
 
     def _look(self) -> None:
-        """One timer for all that waits: one for each message would cost as much as sending it."""
+        """One timer for all waiting messages: a timer for each would cost as much as sending it."""
         now = self._loop.time()
         busy = [lane for lane in self._lanes.values() if lane.is_busy]
         for lane in busy:
@@ -138,7 +138,7 @@ class Batcher:
         self._looking = self._loop.call_later(_LOOK_SECONDS, self._look) if busy else None
 
     def batch_bytes(self, topic: str) -> int:
-        """The size limit of the topic's batches, as far as the metadata tells; the leader has the last word."""
+        """The size limit of the topic's batches by the metadata; the leader decides in the end."""
         found = self._metadata.image.topic(topic)
         configured = None if found is None else found.configs.get("max.message.bytes")
         return int(configured) if configured is not None else TopicConfig().max_message_bytes
@@ -153,7 +153,7 @@ class Batcher:
 
 
 class _Lane:
-    """The way of messages to one partition: one batch at a time, the others wait for the next."""
+    """Sends messages to one partition, one batch at a time; other messages wait for the next batch."""
 
     def __init__(self, batcher: Batcher, place: Place, acks: Acks) -> None:
         self._batcher = batcher
@@ -162,7 +162,7 @@ class _Lane:
         self._waiting: deque[_Sending] = deque()
         self._on_its_way: list[_Sending] = []
         self._earliest = _NEVER
-        """No deadline is before it."""
+        """No message has an earlier deadline."""
         self._task: asyncio.Task[None] | None = None
         self._producer_id: int | None = None
         self._sequence = 0
@@ -176,17 +176,17 @@ class _Lane:
         self._earliest = min(self._earliest, sending.deadline)
         self._batcher.waiting_bytes += sending.size_bytes
         if self._task is None:
-            # It begins at the end of this turn of the loop, with all messages that came in it.
+            # The task starts at the end of this turn of the loop, with all messages that arrived in it.
             self._task = asyncio.get_running_loop().create_task(self._run(), name=f"batches to {self._place}")
 
     def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
-        # Not left to the task, which may not have begun.
+        # Not left to the task, which may not have started.
         self._refuse_waiting()
 
     def give_up_late(self, now: float) -> None:
-        """Tell those whose time is over; a batch that was sent may still arrive."""
+        """Fail messages whose deadline has passed; a batch that was sent may still arrive."""
         if now < self._earliest:
             return
         earliest = _NEVER
@@ -215,7 +215,7 @@ class _Lane:
                 await self._deliver(self._on_its_way)
         finally:
             self._task = None
-            # Of a batch that was refused, those that were not tried alone yet.
+            # Messages of a refused batch that were not sent alone yet.
             self._waiting.extendleft(each for each in self._on_its_way if not each.answer.done())
             self._on_its_way = []
             self._refuse_waiting()
@@ -227,7 +227,7 @@ class _Lane:
             )
 
     def _cut(self) -> list[_Sending]:
-        """As many as fit into one batch; at least one, for its leader to refuse if it is too large."""
+        """As many messages as fit into one batch; at least one, which the leader refuses if it is too large."""
         room = self._batcher.batch_bytes(self._place.topic) - _BATCH_OVERHEAD_BYTES
         cut: list[_Sending] = []
         while self._waiting and (not cut or self._waiting[0].size_bytes <= room):
@@ -253,7 +253,7 @@ class _Lane:
                 return
             self._end_all(sendings, error)
         except KafkaError as error:
-            # It is not known which sequence number comes next.
+            # The next sequence number is unknown.
             self._producer_id = None
             self._end_all(sendings, error)
         except BaseException:

@@ -1,4 +1,4 @@
-"""One connection to another node for calls of doors: many are under way, and answers come in any order."""
+"""One connection to another node for calls of doors: many calls at once, answered in any order."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _MOST_REPLY_BYTES = 256 << 20
 _MOST_UNSENT_BYTES = 16 << 20
 _MOST_CALLS = 10_000
 _CONNECT_SECONDS = 2.0
-# Beyond what a call itself may wait at the other end.
+# Added to the time that a call may wait at the other end.
 _GRACE_SECONDS = 5.0
 
 
@@ -64,12 +64,12 @@ class _Open:
         return not self.writer.transport.is_closing()
 
     def tell(self, key: int, body: bytes) -> None:
-        """Without waiting for an answer."""
+        """Send a request that gets no answer."""
         self.writer.write(self.stream.head_without_reply(key, 0, len(body)) + body)
 
 
 class CallLink:
-    """Connects when it is first used, and again after it was lost."""
+    """Connects with the first call, and again after the connection was lost."""
 
     def __init__(self, address: str, greeting: Callable[[], Greeting]) -> None:
         """`greeting` says who calls, when the connection is made."""
@@ -85,7 +85,7 @@ class CallLink:
         """The answer, which may take `wait_s` at the other end; KafkaError when the call was refused.
 
         NotDone when it was not sent, REQUEST_TIMED_OUT when it is unknown whether it was carried out. If the caller
-        gives up, the other end is told; an answer that comes anyway goes to `late`.
+        gives up, the call is cancelled at the other end; an answer that arrives anyway goes to `late`.
         """
         body = encode_call(caller, call)
         loop = asyncio.get_running_loop()
@@ -104,7 +104,7 @@ class CallLink:
         except TimeoutError:
             self._give_up(connection, correlation, waiting)
             if connection.last_heard < began:
-                # Nothing has come since: the connection may be dead without a sign.
+                # Nothing was received since: the connection may be dead without having been closed.
                 self._lost(connection)
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, f"the node at {self.address} did not answer in time"
@@ -161,7 +161,7 @@ class CallLink:
     def _give_up(self, connection: _Open, correlation: int, waiting: _Waiting) -> None:
         answer = waiting.answer
         if answer.done():
-            # It came in the same turn.
+            # The answer arrived in the same turn of the loop.
             if not answer.cancelled() and answer.exception() is None and waiting.late is not None:
                 waiting.late(answer.result())
             return

@@ -1,7 +1,7 @@
-"""What one node asks another to do for a door, by value: a number, the caller, and the fields of the call.
+"""Calls from a door of one node to another node, by value: a number, the caller, and the fields of the call.
 
-Numbers are the wire format and are never used again for something else; fields are only added at the end, with a
-default. An answer says whether a call that was refused did nothing (`NotDone`), so that it may be sent elsewhere.
+Numbers are the wire format and are never reused; fields are only added at the end, with a default. A refusal says
+whether nothing was done (`NotDone`), so that the call may be sent elsewhere.
 """
 
 from typing import Any, Generic, TypeVar
@@ -39,7 +39,7 @@ class Read(NodeCall[LogRead], frozen=True, tag=2):
     max_wait_s: float
     isolation: Isolation
     topic_id: bytes = b""
-    """What is meant by the name: another topic may have it at the node that is asked, or had it here."""
+    """Id of the topic that is meant: at the other node, another topic may have the name."""
 
 
 class FindOffsets(NodeCall[Offsets], frozen=True, tag=3):
@@ -53,7 +53,7 @@ class FindOffsetAt(NodeCall[OffsetAt | None], frozen=True, tag=4):
 
 
 class Ask(NodeCall[bytes], frozen=True, tag=5):
-    """A coordinator's request, and its answer, as `encode` writes them; the kind says which requests there are."""
+    """A request to a coordinator, and its answer, as `encode` writes them; the kind determines their types."""
 
     kind: CoordinatorKind
     key: str
@@ -62,7 +62,7 @@ class Ask(NodeCall[bytes], frozen=True, tag=5):
 
 
 class FindCoordinator(NodeCall[int], frozen=True, tag=6):
-    """The partition that keeps the key; the internal topic is made when there is none."""
+    """The partition of the internal topic that keeps the key; the topic is created if it does not exist."""
 
     kind: CoordinatorKind
     key: str
@@ -99,27 +99,27 @@ class SubmitCommand(NodeCall[bytes], frozen=True, tag=10):
 
 
 class CreateTopicsFor(NodeCall[bytes], frozen=True, tag=11):
-    """As above, for a caller: with the cluster's defaults, if the caller may."""
+    """A CreateTopics command, with the cluster's defaults, if the caller may create the topics."""
 
     command: bytes
 
 
 class FollowMetadata(NodeCall[bytes], frozen=True, tag=12):
-    """The records that lead from an image that was sent before to the newest; waits for another one."""
+    """The records that lead from an image sent before to the newest one; waits for a newer one."""
 
     sent: str
     max_wait_s: float
 
 
 class AskAll(NodeCall[bytes], frozen=True, tag=14):
-    """As `Ask`, of all that the node coordinates; its answer is a list."""
+    """As `Ask`, for all partitions that the node coordinates; the answer is a list."""
 
     kind: CoordinatorKind
     request: bytes
 
 
 class Look(NodeCall[QueueRows], frozen=True, tag=15):
-    """Of the queues that the node leads."""
+    """The state of queues that the node leads."""
 
     request: LookAtQueues
 
@@ -138,7 +138,7 @@ class ReloadQueues(NodeCall[None], frozen=True, tag=18):
 
 
 class Cancel(NodeCall[None], frozen=True, tag=13):
-    """The answer to that call of this connection is not waited for any more."""
+    """The caller no longer waits for the answer to this call of the same connection."""
 
     correlation: int
 

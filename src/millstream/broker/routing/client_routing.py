@@ -1,4 +1,4 @@
-"""How a node's clients reach what other nodes lead: by the node's setting client.routing, and by those of topics.
+"""How a node's clients reach other leaders: by the node's setting client.routing, and by those of topics.
 
 Where nothing is forwarded a connection has no relay, and none of `routing/relay` is loaded.
 """
@@ -22,7 +22,7 @@ DIRECT, PROXY = "direct", "proxy"
 
 
 class AllProxied:
-    """For clients who can reach one node only, whatever topics say."""
+    """For clients that can reach only one node; topics' settings do not count."""
 
     forwards = True
     forwards_by_default = True
@@ -33,7 +33,7 @@ class AllProxied:
 
 
 class ClientRouting:
-    """At a node's usual port for clients."""
+    """The routing at a node's usual port for clients."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class ClientRouting:
         self._new_relays = new_relays
         self._on_forwarding = on_forwarding
         self.relays: Relays | None = None
-        """Made when something is forwarded."""
+        """Made when there is something to forward."""
         self._set: dict[str, set[str]] = {DIRECT: set(), PROXY: set()}
         """Topics with a setting of their own, by its value."""
         self.forwards_by_default = self.forwards = self.shows_one_node = self._default == PROXY

@@ -1,4 +1,4 @@
-"""Ask a coordinator on whichever node it is: in this process, or by a call to the node that leads its partition."""
+"""Requests to a coordinator: in this process, or by a call to the node that leads its partition."""
 
 import asyncio
 from typing import Any, TypeVar
@@ -66,7 +66,7 @@ class RoutedCoordinators:
         return [answer for answers in found for answer in answers]
 
     async def _make_topic(self, caller: Caller, kind: CoordinatorKind, key: str, timeout_s: float) -> None:
-        """The first request of its kind: the node that is asked creates the topic, and this one hears of it."""
+        """Before the first request of a kind, let a node create the internal topic."""
         if self._routes.metadata.image.topic(kind.value) is not None:
             return
 
@@ -91,7 +91,7 @@ class RoutedCoordinators:
 
 
 async def answers_here(host: CoordinatorHost, kind: CoordinatorKind, request: Request[A]) -> list[A]:
-    """From all coordinators of this node. One that has just moved away is not missing: its new node answers."""
+    """Answers of all coordinators of this node. One that has just moved away is left out: its new node answers."""
     if not host.knows(kind) or host.image.topic(kind.value) is None:
         return []
     answers: list[A] = []

@@ -1,9 +1,9 @@
-"""One client's fetches over several leaders, as if one node had all partitions.
+"""One client's fetches from several leaders, as if one node had all partitions.
 
-Each leader is asked for its partitions by a long poll of its own. What the first of them finds answers the client; the
-polls of the others go on, and what they find is kept for the client's next fetch, which asks at the same offsets.
-So no leader waits for another, nothing is fetched twice, and a client that follows the log gets what is new at once.
-Sessions (KIP-227) are this node's own: leaders are asked without.
+Each leader gets a long poll of its own. The first records that arrive answer the client; the other polls go on, and
+their records are kept for the client's next fetch, which asks at the same offsets. So no leader waits for another,
+nothing is fetched twice, and a client that follows the log gets new records at once. This node keeps the client's
+session (KIP-227); leaders are asked without one.
 """
 
 import asyncio
@@ -31,12 +31,12 @@ from millstream.protocol.fetch import (
 if TYPE_CHECKING:
     from millstream.broker.routing.relay import ClientRelay
 
-# A poll that began again for more bytes ends with the client's patience, and is waited for this much longer.
+# A poll that was repeated for more bytes ends with the client's wait time; the answer may take this much longer.
 _GRACE_SECONDS = 0.1
-# A leader that is asked where its partitions stand, and is silent, keeps what others have found from the client for
-# this long, or for as long as the client is patient.
+# While a leader that was asked for an immediate answer is silent, other leaders' records are held back for this long,
+# or for the client's wait time if that is longer.
 _SILENCE_SECONDS = 1.0
-# Records that wait for a client's next fetch take memory that others may want; they are dropped after this time.
+# Records kept for a client's next fetch are dropped after this time, to free memory.
 _KEEP_SECONDS = 2.0
 
 
@@ -60,7 +60,7 @@ class _Fetch(msgspec.Struct):
     timer: asyncio.TimerHandle | None = None
     silence: asyncio.TimerHandle | None = None
     is_patient: bool = True
-    """Whether what others have found waits for leaders that are to answer at once."""
+    """Whether records found elsewhere wait for leaders that were asked to answer at once."""
 
     def cancel_timers(self) -> None:
         for timer in (self.timer, self.silence):
@@ -80,7 +80,7 @@ class FetchRelay:
     def takes(self, context: Call, request: memoryview, position: int) -> object:
         fetch = decode_fetch(request, position, context.version)
         if fetch.replica_id >= 0:
-            # A follower, which asks for nothing else.
+            # The connection belongs to a follower, which only asks for this node's own partitions.
             context.speak_for(None)
             return fetch
         is_idle = self._current is None and not self._line and not self._sources
@@ -90,7 +90,7 @@ class FetchRelay:
             return fetch
         self._relay.relays.fetch_requests.value += 1
         if self._current is not None or self._line:
-            # Clients wait for the answer before they fetch again; one that does not is answered in its order.
+            # Clients usually wait for an answer before they fetch again; otherwise fetches are answered in order.
             self._line.append((context, context.reply_later(), fetch))
         else:
             self._begin(context, None, fetch)
@@ -161,7 +161,7 @@ class FetchRelay:
         self._consider()
 
     def _is_any_proxied(self, asked: Wanted) -> bool:
-        """Much quicker than to look for each partition, where none is."""
+        """By topic: much quicker than looking up each partition."""
         return any(self._relay.is_proxied(topic) for topic in dict.fromkeys(topic for topic, _ in asked))
 
     def _find(self, topic: str | bytes, request: FetchPartition) -> _Wanted:
@@ -173,7 +173,7 @@ class FetchRelay:
             return _Wanted(topic, (b"", request.partition), request, None, error)
         node = self._relay.targets.leader(topic, request.partition)
         if node is None and not self._relay.routing.is_proxied(found):
-            # This node refuses it, or has a replica that the client may read from.
+            # This node refuses the partition, or has a replica that the client may read from.
             node = self._relay.node_id
         error = ErrorCode.NONE if node is not None else ErrorCode.NOT_LEADER_OR_FOLLOWER
         return _Wanted(topic, (found.topic_id.bytes, request.partition), request, node, error)
@@ -193,11 +193,11 @@ class FetchRelay:
     def _ask(self, current: _Fetch, source: FetchSource, min_bytes: int) -> None:
         request = current.request
         wait = current.deadline - self._relay.loop.time()
-        # An answer must tell the state of every partition: those that are not known yet are asked for first.
+        # The reply needs the state of every partition, so unknown states are asked for without waiting.
         is_instant = wait <= 0 or request.min_bytes <= 0 or not source.is_known
         wait_ms = 0 if is_instant else max(round(wait * 1000), 1)
         max_bytes = max(request.max_bytes // len(current.by_node), min_bytes)
-        # Others are leaders that are asked for what this node is said to lead: there is nowhere else to read it.
+        # Only this node may point the client to a closer replica; other leaders are asked without a rack.
         rack_id = request.rack_id if source.node == self._relay.node_id else ""
         source.ask(current.context, request.isolation_level, max_bytes, wait_ms, min_bytes, rack_id)
 
@@ -219,7 +219,7 @@ class FetchRelay:
     # -- and ends
 
     def _consider(self) -> None:
-        """Something came, or the client's patience has ended."""
+        """Answer, ask again or go on waiting, after an answer arrived or the deadline passed."""
         current = self._current
         if self._is_closed:
             return
@@ -246,7 +246,7 @@ class FetchRelay:
             return
         missing = current.request.min_bytes - found
         for source in sources:
-            # However the rest is spread, one of them has its share of it when all of it is there.
+            # However the missing bytes are spread over leaders, one has at least its share once all exist.
             share = source.found_bytes + max(missing // len(sources), 1)
             if source.is_asking and source.min_bytes > share:
                 source.stop()
@@ -267,7 +267,7 @@ class FetchRelay:
         for source in sources:
             left = source.take(left, taken)
         if taken and len(sources) > 1:
-            # Sources that were served are last in the next turn, so that a small limit starves none.
+            # Sources that were served move to the end, so that a small limit starves none.
             for source in sources:
                 if any(key in taken for key in current.by_node[source.node]):
                     self._sources[source.node] = self._sources.pop(source.node)
@@ -292,7 +292,7 @@ class FetchRelay:
             self._forgetting = self._relay.loop.call_later(_KEEP_SECONDS, self._forget_found)
 
     def _forget_found(self) -> None:
-        """Unless a fetch waits that may be answered with it. What is still wanted is asked for again."""
+        """Drop kept records, unless a fetch is waiting that they may answer. The next fetch asks for them again."""
         self._forgetting = None
         if self._current is None:
             for source in self._sources.values():
@@ -302,7 +302,7 @@ class FetchRelay:
         index = wanted.request.partition
         if wanted.error or wanted.node is None:
             return FetchedPartition(wanted.topic, index, wanted.error)
-        # Once, however often the request names it: the records of one answer are sent once.
+        # The records are sent once, however often the request names the partition.
         found = taken.pop(wanted.key, None)
         if found is not None:
             found.topic = wanted.topic

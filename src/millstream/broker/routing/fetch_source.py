@@ -1,4 +1,4 @@
-"""One leader as a client's fetches see it: what it is asked for, what it has found, where its partitions stand."""
+"""Fetches from one leader for one client: the poll under way, the records found, the partitions' offsets."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -18,23 +18,23 @@ Key = tuple[bytes, int]
 
 _NO_SESSION, _FINAL_EPOCH = 0, -1
 _MIN_REPLY_BYTES = 1 << 16
-# Beyond the time that the leader may wait for data.
+# Added to the time that the leader may wait for data.
 _SILENCE_SECONDS = 5.0
-# A client that is told of an error asks again at once.
+# Delays the error of a lost leader: the client would ask again at once.
 _PAUSE_SECONDS = 0.1
 
 
 class FetchSource:
-    """`changed` is called when something came that the client may be told."""
+    """`changed` is called when an answer has arrived."""
 
     def __init__(self, relay: "ClientRelay", node: int, changed: Callable[[], None]) -> None:
         self.node = node
         self.found: dict[Key, tuple[FetchPartition, FetchedPartition]] = {}
-        """What was found, and the offset that it was asked for at."""
+        """The partition as it was asked for, and as it was answered."""
         self.found_bytes = 0
         self.is_asking = False
         self.min_bytes = 0
-        """What it is asked to wait for."""
+        """Bytes that the current poll waits for."""
         self.is_asking_at_once = False
         self._relay = relay
         self._changed = changed
@@ -45,7 +45,7 @@ class FetchSource:
 
     @property
     def has_news(self) -> bool:
-        """Whether the client has to be told of something other than records."""
+        """Whether the reply must carry news other than records: an error, divergence, or a closer replica."""
         return any(_is_news(found) for _, found in self.found.values())
 
     @property
@@ -53,7 +53,7 @@ class FetchSource:
         return all(key in self._standing for key in self._wanted)
 
     def standing(self, topic: str | bytes, key: Key) -> FetchedPartition:
-        """A partition of which there is nothing new."""
+        """The answer for a partition without news: its last known offsets."""
         known = self._standing.get(key)
         if known is None:
             return FetchedPartition(topic, key[1], ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -67,9 +67,9 @@ class FetchSource:
         )
 
     def want(self, partitions: dict[Key, FetchPartition]) -> None:
-        """What the client asks for now. A poll for something else is ended, and its records are forgotten."""
+        """Set what the client asks for now. A poll for anything else is ended, and its records are dropped."""
         self._wanted = partitions
-        # A partition that is no longer wanted gets no news: what was known of it would look as if it were current.
+        # Partitions that are no longer wanted get no updates, so their offsets would become stale.
         self._standing = {key: known for key, known in self._standing.items() if key in partitions}
         for key, (asked, found) in list(self.found.items()):
             if not _is_same(partitions.get(key), asked):
@@ -112,7 +112,7 @@ class FetchSource:
         )
 
     def take(self, left: int, taken: dict[Key, FetchedPartition]) -> int:
-        """Hand out what was found as far as it fits, the first whatever its size; returns the room that is left."""
+        """Move answers that fit into `taken`, the first of any size; returns the room that is left."""
         for key, (_, found) in list(self.found.items()):
             size = len(found.records)
             if size > left and any(len(each.records) for each in taken.values()):
@@ -131,7 +131,7 @@ class FetchSource:
             self._forget(key, found)
 
     def stop(self) -> None:
-        """End the poll; what was found stays."""
+        """End the poll; records found before are kept."""
         self._number += 1
         if self.is_asking:
             self.is_asking = self.is_asking_at_once = False
@@ -186,7 +186,7 @@ class FetchSource:
 
 
 def _is_news(found: FetchedPartition) -> bool:
-    """Whether the client has to be told of something other than records."""
+    """Whether the reply must carry news other than records: an error, divergence, or a closer replica."""
     return bool(found.error) or found.diverging_epoch is not None or found.preferred_read_replica >= 0
 
 

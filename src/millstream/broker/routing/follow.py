@@ -1,7 +1,7 @@
-"""Any number of followers of a partition, one reader of its log.
+"""One reader of a partition's log for any number of followers.
 
-The reader keeps its last reads. A follower at the end waits for the reader and shares what it reads; a follower that is
-further behind reads the log for itself until it has caught up. So a follower costs a position and no memory.
+The reader keeps its last reads. A follower at the end waits for the reader and shares its reads; a follower that is
+further behind reads the log itself until it has caught up. So a follower costs a position and no memory.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 
 log = get_logger("millstream.doors")
 
-# Of all readers together, and of one of them at least.
+# Bytes kept by all readers together, and the least that one may keep.
 _KEPT_BYTES = 64 << 20
 _LEAST_KEPT_BYTES = 256 << 10
 _READ_BYTES = 1 << 20
@@ -29,7 +29,7 @@ _PASSING = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCo
 
 
 _What = tuple[Place, Isolation, bytes]
-"""A partition, how it is read, and its topic's identity: another topic of the name is read by another reader."""
+"""A partition, its isolation level, and its topic's id: a new topic of the same name gets another reader."""
 
 
 class _Log(Protocol):
@@ -49,7 +49,7 @@ class _Log(Protocol):
 
 
 class _Reader:
-    """Reads one partition's end for as long as somebody follows it."""
+    """Reads the end of one partition as long as it has followers."""
 
     def __init__(self, follows: "Follows", what: "_What") -> None:
         self._place = what[0]
@@ -61,10 +61,10 @@ class _Reader:
         self._task: asyncio.Task[None] | None = None
         self.followers = 0
         self.end: int | None = None
-        """Where it reads on; None while it does not."""
+        """The next offset; None while the reader is stopped."""
 
     def begin(self, offset: int) -> None:
-        """Read on from here, where a follower has come to the end of the log."""
+        """Start reading at the offset where a follower has reached the end of the log."""
         if self._task is None:
             self.end = offset
             self._task = asyncio.get_running_loop().create_task(self._run(), name=f"follow {self._place}")
@@ -75,8 +75,8 @@ class _Reader:
         self._forget()
 
     def find(self, offset: int) -> LogRead | None:
-        """What is kept of the log from there on."""
-        # From the end, where nearly all look.
+        """The kept read that has the offset, cut to start there; None if there is none."""
+        # From the end, where nearly all followers are.
         for read in reversed(self._kept):
             if read.next_offset <= offset:
                 return None
@@ -95,7 +95,7 @@ class _Reader:
                 if read.next_offset > self.end:
                     self._keep(read)
         except KafkaError as error:
-            # Each follower reads for itself now, and hears it if it concerns it.
+            # Followers now read for themselves, and get the error if it concerns them.
             log.info("reader ended", place=str(self._place), error=error.message)
         finally:
             self._task = None
@@ -129,7 +129,7 @@ class Follows:
 
     @property
     def share_bytes(self) -> int:
-        """What one reader may keep; at least its last read, whatever its size."""
+        """Bytes that one reader may keep; the last read is always kept."""
         return max(_KEPT_BYTES // max(len(self._readers), 1), _LEAST_KEPT_BYTES)
 
     def close(self) -> None:
@@ -153,13 +153,13 @@ class Follows:
                     await reader.more()
                     continue
                 if read is None:
-                    # A follower behind the reader finds records at once, unless a new leader has fewer for now.
+                    # Behind the reader there are records, unless a new leader has fewer for now.
                     wait_s = 0.0 if reader.end is None else _PAUSE_SECONDS
                     read = await self.read(caller, what, offset, wait_s)
                     if read.next_offset == offset:
                         reader.begin(offset)
                         continue
-                # What a follower may do can change while it waits.
+                # Permissions may have changed while the follower waited.
                 self._authoriser.check(caller, needed)
                 offset = read.next_offset
                 yield read
@@ -170,7 +170,7 @@ class Follows:
                 self._readers.pop(what, None)
 
     async def read(self, caller: Caller, what: "_What", offset: int, wait_s: float) -> LogRead:
-        """Without a limit while there is no leader: a follower has nothing to do but wait for one."""
+        """Tries again without a time limit while there is no leader."""
         place, isolation, topic_id = what
         while True:
             try:

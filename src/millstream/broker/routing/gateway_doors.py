@@ -1,6 +1,6 @@
-"""The doors of a process outside of the cluster: everything is asked of the nodes, by calls.
+"""The doors of a process outside the cluster: all work is done by calls to nodes.
 
-It follows the metadata of one node, and of another when that goes or is cut off from the others.
+The process follows the metadata of one node, and changes to another when that node stops or is cut off.
 """
 
 import asyncio
@@ -38,13 +38,13 @@ log = get_logger("millstream.gateway")
 Result = TypeVar("Result")
 
 OUTSIDE = -1
-"""In the place of a node's id."""
+"""Stands for the missing node id."""
 _FIND_SECONDS = 2.0
 _FOLLOW_SECONDS = 5.0
 _COMMAND_SECONDS = 30.0
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 2.0
-# Changes of topics are known here a moment after the node that made them answers.
+# Topic changes arrive here a moment after the node that made them answers.
 _APPLIED_SECONDS = 10.0
 
 _NO_ANSWER = "no broker answers"
@@ -53,21 +53,21 @@ _followed = msgspec.msgpack.Decoder(tuple[str, bytes])
 
 
 class FollowedMetadata:
-    """The metadata of a node, followed from outside. `routes` is set when the parts are connected."""
+    """A node's metadata, followed from outside. `routes` is set when the parts are connected."""
 
     routes: Routes
 
     def __init__(self, bootstrap: Sequence[str]) -> None:
         self.image = MetadataImage()
         self.known = asyncio.Event()
-        """Set when a node has been heard."""
+        """Set when the first image has arrived."""
         self.followed: str | None = None
-        """The address of the node that is followed; None while there is none."""
+        """The address of the node that is followed; None while no node is."""
         self.trouble = _NO_ANSWER
-        """Why there is none."""
+        """Why no node is followed."""
         self._refused = ""
         self._index = -1
-        """How new the image is, as nodes count."""
+        """The index in the quorum's log that the image has reached."""
         self._bootstrap = tuple(bootstrap)
         self._watchers = Watchers()
 
@@ -90,7 +90,7 @@ class FollowedMetadata:
         return result
 
     async def follow(self) -> None:
-        """For as long as the task lives."""
+        """Follow nodes until the task is cancelled."""
         pause = _FIRST_PAUSE_SECONDS
         while True:
             self._refused = ""
@@ -133,11 +133,11 @@ class FollowedMetadata:
             link.close()
 
     def heard(self, answer: bytes, address: str) -> str:
-        """Take what a node says, and return the name of its image. KafkaError where it must not be believed."""
+        """Apply a node's answer, and return the name of its image. KafkaError where the answer must be rejected."""
         name, data = _followed.decode(answer)
         base = MetadataImage() if name.startswith("!") else self.image
         image = base.apply(decode_records(data))
-        # Nodes that do not tell how new it is are believed.
+        # Images without an index are accepted.
         index = int(name.partition("@")[2] or self._index)
         if self.image.cluster_id not in ("", image.cluster_id):
             self._refused = (

@@ -29,7 +29,7 @@ from millstream.doors.partitions import (
 from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
 from millstream.protocol.record_batch import check_produced
 
-# The newest rules for what a producer may send.
+# The Produce version whose validation rules apply.
 _PRODUCE_VERSION = 12
 _MOST_READ_BYTES = 55 << 20
 
@@ -51,7 +51,7 @@ class Here:
 
     @property
     def is_cut_off(self) -> bool:
-        """Other nodes may have taken over."""
+        """Whether other nodes may have taken over this node's partitions."""
         return self._partitions.is_cut_off
 
     # -- writing
@@ -141,7 +141,7 @@ class Here:
         log, timestamp_ms = partition.log, call.timestamp_ms
         try:
             found = await offset_at(self._opener.long_work, log, timestamp_ms)
-            # Meanwhile others may have gone on without this node.
+            # Other nodes may have taken over meanwhile.
             if self._find(caller, call.place, Operation.DESCRIBE) is not partition:
                 raise partition.not_leader()
         except KafkaError as error:
@@ -164,7 +164,7 @@ class Here:
 def _require_known_end(partition: Partition) -> None:
     state = partition.replication
     if state is not None and partition.high_watermark < state.epoch_start_offset:
-        # A new leader does not know yet what the one before it had committed: an answer now might go back.
+        # A new leader does not know the committed offset of the previous one yet: an answer might go backwards.
         raise KafkaError(
             ErrorCode.OFFSET_NOT_AVAILABLE, "the leader is new and has not heard of its followers yet"
         )
@@ -206,7 +206,7 @@ class _Acknowledgement:
 
 
 class _Arrival:
-    """Waits until there is more to read in a partition, or something else of it has changed."""
+    """Waits until a partition has more to read, or has changed in another way."""
 
     __slots__ = ("_done", "_partition")
 
@@ -220,7 +220,7 @@ class _Arrival:
 
     async def within(self, seconds: float) -> None:
         self._partition.await_data(self)
-        # Not by asyncio.wait: its waiter is a turn of the loop more, and readers at the end wait for every record.
+        # Not asyncio.wait, which costs one more turn of the loop: readers at the end wait for every record.
         timer = asyncio.get_running_loop().call_later(seconds, self.data_arrived)
         try:
             await self._done

@@ -1,8 +1,8 @@
-"""One client's requests to one other node: a connection of their own, so that order and back pressure are as if the
-client had made it.
+"""One client's requests to one other node, on a connection of their own: order and back pressure are as if the client
+had connected itself.
 
-The first words say who the client is. After them the node at the other end forwards nothing that comes here: a request
-takes one hop. What is sent before the connection stands waits for it.
+The greeting says who the client is; after it the other node forwards nothing from this connection, so a request takes
+one hop. Requests that are sent before the connection is made wait for it.
 """
 
 import asyncio
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 _CONNECT_SECONDS = 2.0
 _FINISH_SECONDS = 30.0
-# A node that went without a word is found out within about ten seconds, whatever is waited for.
+# Detects within about ten seconds a node that disappeared without closing the connection.
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 4), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 10_000))
 
 Buffers = Sequence[bytes | memoryview]
 
 
 class LaneLost(Exception):
-    """There will be no reply. `was_sent` is whether the request may have been handled all the same."""
+    """There will be no reply. `was_sent`: whether the request may have been handled nevertheless."""
 
     def __init__(self, reason: str, *, was_sent: bool) -> None:
         super().__init__(reason)
         self.was_sent = was_sent
 
 
-# Gets the reply, behind its correlation id, in a buffer of its own.
+# Gets the reply without its correlation id, in a buffer of its own.
 Done = Callable[[memoryview | LaneLost], None]
 
 
@@ -45,20 +45,20 @@ class Lane(Protocol):
     def send(
         self, api: Api, version: int, client_id: str | None, body: Buffers, seconds: float | None, done: Done
     ) -> None:
-        """`done` is called once, later; a lane on which nothing comes for `seconds` is given up."""
+        """`done` is called once, later; a lane on which nothing arrives for `seconds` is given up."""
         ...
 
     def close(self, *, tell: bool = True) -> None:
-        """With `tell`, those who wait are told that it is lost."""
+        """With `tell`, waiting requests get `LaneLost`."""
         ...
 
     def finish(self, then: Callable[[], None]) -> None:
-        """Nothing more is sent. Close when what was sent is handled, or in a while, and call `then`."""
+        """Send nothing more. Close when sent requests are handled, or after a time limit, and call `then`."""
         ...
 
 
 class Registered(NamedTuple):
-    """Where a node is reached, and the epoch in which it is registered: another one is another process."""
+    """A node's address and registration epoch; a new epoch means a new process."""
 
     host: str
     port: int
@@ -159,11 +159,11 @@ class RemoteLane(asyncio.BufferedProtocol):
             self.close()
 
     def _look(self) -> None:
-        """Only the first in the line counts: those behind it are answered after it."""
+        """Only the first waiting request counts: later ones are answered after it."""
         self._watch = None
         deadline = self._stream.deadline()
         if deadline is None:
-            # Either no request waits, or the first one waits as long as it takes, perhaps with others behind it.
+            # No request waits, or the first one has no time limit.
             if self._stream.in_flight:
                 self._watch = self._loop.call_later(1.0, self._look)
         elif deadline <= self._loop.time():
@@ -225,13 +225,13 @@ class RemoteLane(asyncio.BufferedProtocol):
                     self._begin_frame(size, bytes(data[at + 4 :]))
                     return
                 break
-            # The buffer is read into again at once.
+            # The read buffer is reused at once.
             self._hand_out(memoryview(bytes(data[at + 4 : at + 4 + size])))
             at += 4 + size
         self._partial = bytes(data[at:])
 
     def _begin_frame(self, size: int, head: bytes) -> None:
-        """A large reply is read once there is memory for all of it, so that none waits for memory half read."""
+        """A large reply is read once there is memory for all of it, so that no half-read reply waits for memory."""
         if self._server.reply_memory.try_take(size):
             self._read_into_frame(size, head)
             return

@@ -1,4 +1,4 @@
-"""One client's forwarded requests to this very node: handled in this process, answered like those of another."""
+"""One client's forwarded requests to this node itself: handled in this process, answered as if by another node."""
 
 import asyncio
 from collections import deque
@@ -18,16 +18,16 @@ log = get_logger("millstream.proxy")
 
 
 class LocalCall(Call):
-    """A client's request, or a part of it, whose reply is passed on without a frame around it."""
+    """A client's request, or a part of it, whose reply is passed on without a frame."""
 
     def finished(self, body: Reply) -> Reply:
         return body
 
 
 class _Place:
-    """Where one request's reply goes: to the caller as soon as it is ready, whatever waits before it.
+    """Passes one request's reply to the caller as soon as it is ready, whatever other replies are pending.
 
-    To its handler it is the client's connection; what blocks the connection blocks the lane too.
+    To its handler it is the client's connection; blocking it blocks the lane too.
     """
 
     def __init__(self, lane: "LocalLane", connection: Connection, done: Callable[[Reply], None]) -> None:
@@ -89,9 +89,7 @@ class _Place:
 
 
 class LocalLane:
-    """Requests are handled one after the other, as those of a connection are: one that its handler blocks holds up
-    those behind it.
-    """
+    """Handles requests one after the other, as a connection does: a handler that blocks delays later requests."""
 
     def __init__(
         self, dispatcher: Dispatcher, connection: Connection, loop: asyncio.AbstractEventLoop
@@ -101,7 +99,7 @@ class LocalLane:
         self._dispatcher = dispatcher
         self._connection = connection
         self._loop = loop
-        # In their order, so that a simulated run can be repeated.
+        # Kept in order, so that a simulated run can be repeated.
         self._waiting: dict[_Place, Done] = {}
         self._line: deque[tuple[LocalCall, bytearray]] = deque()
         self._then: Callable[[], None] | None = None
@@ -121,7 +119,7 @@ class LocalLane:
         caller = self._connection.caller((client_id or "").encode())
         served = self._dispatcher.served(api.key)
         call = LocalCall(caller, version, 0, served, place, self._dispatcher.clock())
-        # A leader stamps what it is given.
+        # Copied: the leader stamps the batches.
         self._line.append((call, bytearray().join(body)))
         self.go_on()
 
@@ -144,7 +142,7 @@ class LocalLane:
         except KafkaError as error:
             self._connection.refuse(error.message)
         except Exception:
-            # There will be no reply: without this the client would wait for it for ever.
+            # There will be no reply; without this the client would wait forever.
             log.exception("request failed", peer=self._connection.peer, api=call.api.name)
             self._connection.close()
 

@@ -27,12 +27,12 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 Result = TypeVar("Result")
 Changed = Callable[[MetadataImage, MetadataImage], None]
 
-# So many images are remembered for followers; one that is further behind gets the whole newest image.
+# Images remembered for followers; a follower further behind gets the whole newest image.
 _REMEMBERED = 100
 
 
 class Watchers:
-    """Those who want to know of another image; told in the order they came, so that a simulated run can be repeated."""
+    """Callbacks for new images; called in the order they were added, so that a simulated run can be repeated."""
 
     def __init__(self) -> None:
         self._watching: dict[int, Changed] = {}
@@ -62,12 +62,12 @@ class NodeMetadata:
 
     @property
     def incarnation(self) -> str:
-        """Another one after each start of this node."""
+        """Changes with each start of this node."""
         return f"{self._service.broker_epoch}"
 
     @property
     def index(self) -> int:
-        """How much of the quorum's log is in the image."""
+        """The index in the quorum's log that the image has reached."""
         return self._service.quorum.applied_index
 
     def watch(self, changed: Changed) -> Callable[[], None]:
@@ -99,7 +99,7 @@ class NodeMetadata:
 
 
 class MetadataFollowers:
-    """Processes outside of the cluster that follow this node's image: each gets what has changed meanwhile."""
+    """Sends this node's image to processes outside the cluster: first whole, then changes."""
 
     def __init__(self, metadata: NodeMetadata) -> None:
         self._metadata = metadata
@@ -108,10 +108,10 @@ class MetadataFollowers:
         self._newest = ""
 
     async def next(self, sent: str, max_wait_s: float) -> bytes:
-        """The name of the newest image, and the records that lead to it from the one that was `sent`, if it is known.
+        """The name of the newest image, and the records that lead to it from the image named `sent`.
 
-        With no such image, or one that is forgotten, they are all of it: the name says which, by beginning with "!".
-        Behind an "@" it says how new the image is, for those who come from another node.
+        If that image is unknown, the records are the whole newest image, and the name begins with "!". After an "@" the
+        name has the image's index, for followers that come from another node.
         """
         sent = sent.partition("@")[0]
         if self._sent.get(sent) is self._metadata.image:
@@ -143,7 +143,7 @@ class MetadataFollowers:
 
 
 class ImageView:
-    """Brokers, leaders and coordinators as the metadata has them: all that a process outside of the cluster knows."""
+    """Brokers, leaders and coordinators by the metadata alone, for a process outside the cluster."""
 
     def __init__(self, node_id: int, metadata: Metadata) -> None:
         self.node_id = node_id
@@ -163,7 +163,7 @@ class ImageView:
 
 
 class NodeView(ImageView):
-    """As this node's clients are told: without those that have just gone."""
+    """As this node's clients are shown them: without brokers that have just disappeared."""
 
     def __init__(self, told: ToldView, metadata: Metadata) -> None:
         super().__init__(told.node_id, metadata)

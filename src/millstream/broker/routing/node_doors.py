@@ -1,4 +1,4 @@
-"""The doors of a node: its own partitions, coordinators and queues, and by calls those of all others."""
+"""The doors of a node: its own partitions, coordinators and queues, and those of other nodes by calls."""
 
 from millstream.broker.cluster_view import ClusterView
 from millstream.broker.coordinators.host import CoordinatorHost

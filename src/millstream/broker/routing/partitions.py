@@ -1,4 +1,4 @@
-"""Append and read wherever a partition is led: in this process where this node leads it, else at its leader."""
+"""Appends to and reads from partitions: in this process where this node leads them, else by calls to their leaders."""
 
 from collections.abc import AsyncIterator
 
@@ -10,7 +10,7 @@ from millstream.doors.caller import Caller
 from millstream.doors.partitions import Acks, Appended, Isolation, LogRead, OffsetAt, Offsets, Place
 from millstream.protocol.record_batch import HEADER_SIZE, read_header
 
-# For which a leader is looked for, besides what the caller waits for.
+# Time to find a leader, added to the caller's wait time.
 _PATIENCE_SECONDS = 10.0
 
 
@@ -40,7 +40,7 @@ class RoutedPartitions:
             patience_s=timeout_s,
             wait_s=timeout_s,
             refused_s=patience_s,
-            # A leader finds in its log what a producer has numbered.
+            # Numbered batches may be repeated: the leader finds duplicates in its log.
             may_repeat=len(view) >= HEADER_SIZE and read_header(view).producer_id >= 0,
         )
 
@@ -55,7 +55,7 @@ class RoutedPartitions:
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
         topic_id: bytes | None = None,
     ) -> LogRead:
-        """Of the topic that has the name now, or had it when the caller asked for `identity`."""
+        """Read the topic that has the name now, or had it when the caller asked for `identity`."""
         if topic_id is None:
             topic_id = self.identity(place)
         return await self._routes.at_leader(
@@ -69,7 +69,7 @@ class RoutedPartitions:
         )
 
     def identity(self, place: Place) -> bytes:
-        """What tells its topic from others of that name; empty where there is none."""
+        """The topic's id, which differs from that of other topics of the name; empty where there is no such topic."""
         topic = self._routes.metadata.image.topic(place.topic)
         return b"" if topic is None else topic.topic_id.bytes
 

@@ -1,4 +1,4 @@
-"""How requests that several nodes answer are cut into the parts of each, and the answers put together again."""
+"""How requests are split into parts for several nodes, and the answers joined."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +11,7 @@ from millstream.cluster.metadata.records import ConfigResource
 from millstream.protocol.codec import Message
 from millstream.protocol.errors import ErrorCode
 
-# The part of the request for each node. Parts that no node can answer go to this one, whose answer says so.
+# The part of the request for each node. Parts that no node can answer go to this node, which refuses them.
 Parts = dict[int, Any]
 
 
@@ -19,16 +19,16 @@ class Plan(NamedTuple):
     cut: Callable[[Targets, Any], Parts]
     join: Callable[[Any, list[Any]], Any]
     is_by_topic: bool = False
-    """Who answers is a matter of each topic's setting client.routing, not of the node's alone."""
+    """Each topic's setting client.routing decides who answers, not the node's alone."""
     lost: ErrorCode | None = None
-    """The answer in the place of a node that does not answer; without it this node answers."""
+    """The error for parts of a node that does not answer; without it this node answers them."""
 
 
-# Partitions, by who leads them
+# Partitions, by leader
 
 
 def _index_of(partition: Any, index: str) -> int:
-    """Some APIs ask for partitions by nothing but their numbers."""
+    """A partition's number; in some APIs the partition is just that."""
     number: int = partition if isinstance(partition, int) else getattr(partition, index)
     return number
 
@@ -73,7 +73,7 @@ def _join_topics(name: str, index: str, asked: str, request: Message, answers: l
     return replace(answers[0], topics=tuple(topics))
 
 
-# Groups, by who coordinates them, and settings, by whose they are
+# Groups, by coordinator, and settings, by owner
 
 
 def _cut_list(
@@ -93,7 +93,7 @@ def _join_list(
     for answer in answers:
         for each in getattr(answer, answered):
             found.setdefault(key(each), []).append(each)
-    # Some APIs answer once for what is asked twice.
+    # Some APIs answer once for an element that is named twice.
     ordered = [waiting.pop(0) for each in getattr(request, asked) if (waiting := found.get(key(each)))]
     return replace(answers[0], **{answered: tuple(ordered)})
 
@@ -111,14 +111,14 @@ def _resource(each: Any) -> object:
 
 
 def _owner(image: MetadataImage, resource: Any) -> int | None:
-    """A broker's settings are known to itself, those of topics to all."""
+    """The live broker whose settings are named; None for others, which any node can answer."""
     name = resource.resource_name
     if resource.resource_type != ConfigResource.BROKER or not name.isdecimal():
         return None
     return int(name) if image.is_live(int(name)) else None
 
 
-# What every node answers for itself
+# APIs that every node answers for itself
 
 
 def _cut_all(targets: Targets, request: Message) -> Parts:
@@ -154,6 +154,6 @@ PLANS = {
     "describe_configs": Plan(
         partial(_cut_list, "resources", _owner), partial(_join_list, "resources", "results", _resource)
     ),
-    # A list that lacks groups must say so.
+    # An incomplete list of groups must carry an error.
     "list_groups": Plan(_cut_all, _join_groups, lost=ErrorCode.COORDINATOR_NOT_AVAILABLE),
 }

@@ -1,12 +1,13 @@
-"""One client's forwarded produce requests: cut by leader, sent in order, sent again where that cannot write twice.
+"""One client's forwarded produce requests: split by leader, sent in order, repeated where that cannot write twice.
 
-Batches of a partition stand in line. As long as one of them is under way to a node, those behind it go to the same node
-or wait; so whatever happens to leaders, they arrive in the client's order. A batch that failed is sent again only if
-nothing of it was sent, or if it carries a producer's id and sequence, by which the leader knows it: otherwise the
-client hears the error and decides itself. Batches are passed on byte by byte, and acknowledged by their leader only.
+Each partition has a line of batches. While one of them is under way to a node, later ones go to the same node or wait,
+so batches arrive in the client's order even when leaders change. A failed batch is repeated only if none of it was
+sent, or if it carries a producer's id and sequence, by which the leader recognises it; otherwise the client gets the
+error and decides itself. Batches are passed on unchanged, and only their leader acknowledges them.
 
-What the client was told to send again comes before what it had already sent behind it: a leader that got the later
-batches first would find a gap, and some clients then begin a new epoch and send again what is in the log.
+A batch that the client was asked to send again goes before later batches that it had already sent: a leader that got
+the later ones first would find a gap, and some clients then begin a new epoch and send records again that are in the
+log.
 """
 
 import asyncio
@@ -32,13 +33,12 @@ Key = tuple[str | bytes, int]
 
 PRODUCE_LANE = "produce"
 _NOWHERE = -1
-# A leader that is gone has a successor within about a second; a client's other partitions wait meanwhile.
+# A lost leader has a successor within about a second; the client's other partitions wait meanwhile.
 PATIENCE_SECONDS = 5.0
 _RETRY_SECONDS = 0.05
-# A client that knows other nodes may have sent the batch before this one through another node: it is waited for so
-# long.
+# A client that knows other nodes may have sent the previous batch through another node: it is awaited for this long.
 _EARLY_SECONDS = 1.0
-# Beyond the request's own timeout, after which the leader answers by itself.
+# Added to the request's own timeout, after which the leader answers by itself.
 _GRACE_SECONDS = 2.0
 # Errors of a node that is no longer the leader; the batch may be in its log or not.
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE)
@@ -47,7 +47,7 @@ _REFUSED_FOR_NOW = (
     ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
 )  # fmt: skip
-# As long as librdkafka sends a message again; other clients give up earlier.
+# How long librdkafka repeats a message; other clients give up earlier.
 _SENT_AGAIN_SECONDS = 300.0
 _MOST_REFUSED = 1_000
 _BEFORE_IT = "a batch before it was not written, and is to be sent first"
@@ -55,14 +55,14 @@ _MAGIC_AT = 16
 
 
 class _Waiting(msgspec.Struct, eq=False):
-    """One partition's batch."""
+    """One partition's batch, until it is answered."""
 
     request: "_Request"
     key: Key
     records: memoryview | None
     outcome: PartitionOutcome
     header: BatchHeader | None
-    """Of a batch that the leader recognises if it comes twice."""
+    """None for a batch that the leader would not recognise if it arrived twice."""
     node: int = _NOWHERE
     may_be_written: bool = False
 
@@ -83,9 +83,9 @@ class ProduceRelay:
         self._relay = relay
         self._lines: dict[Key, deque[_Waiting]] = {}
         self._stuck: dict[Key, None] = {}
-        """Partitions of which a batch waits to be sent, or sent again."""
+        """Partitions with a batch that waits to be sent or repeated."""
         self._refused: dict[Key, tuple[int, RefusedBatch, float]] = {}
-        """The first batch that a producer was told to send again, by partition, and how long it is waited for."""
+        """By partition: the first batch that a producer has to send again, and until when it is awaited."""
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -99,7 +99,7 @@ class ProduceRelay:
         is_here = True
         for topic, partitions in produce.topics:
             for index, records in partitions:
-                # A partition without a known leader goes to this node: its own answer says so.
+                # A partition without a known leader goes to this node, which refuses it.
                 leader = targets.leader(topic, index)
                 nodes.append(me if leader is None else leader)
                 key = (topic, index)
@@ -110,7 +110,7 @@ class ProduceRelay:
             for key, records in leaderless:
                 self._refuses(key, _known_header(records))
             return produce
-        # The buffer is read into again at once, and what is sent again must be there for as long as it takes.
+        # Copied: the read buffer is reused at once, and a repeated batch is needed for longer.
         body = memoryview(bytes(request[position:]))
         produce = decode_produce(body, 0, context.version)
         places = [(topic, *each) for topic, partitions in produce.topics for each in partitions]
@@ -123,7 +123,7 @@ class ProduceRelay:
 
     @property
     def has_unacknowledged(self) -> bool:
-        """Whether something is under way for which the client waits for no answer."""
+        """Whether a batch is under way for which the client awaits no answer (acks=0)."""
         return any(batch.request.reply is None for line in self._lines.values() for batch in line)
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class ProduceRelay:
     ) -> None:
         relay = self._relay
         patience = min(max(produce.timeout_ms, 0) / 1000, PATIENCE_SECONDS)
-        # A request that wants no acknowledgement has no place in the order of replies.
+        # A request with acks=0 has no place in the order of replies.
         reply = context.reply_later() if produce.acks else None
         now = relay.loop.time()
         early_until = now if relay.is_only_node else now + min(patience, _EARLY_SECONDS)
@@ -176,7 +176,7 @@ class ProduceRelay:
     def _send(
         self, node: int, request: _Request, batches: list[_Waiting], body: Buffers | None = None
     ) -> None:
-        """`body` is the request's own where it goes to one node as it is."""
+        """`body` is the unchanged request, where one node gets all of it."""
         context, produce = request.context, request.produce
         self._relay.send(
             node,
@@ -218,7 +218,7 @@ class ProduceRelay:
             self._lost(batch, LaneLost("the leader's answer lacks a partition", was_sent=True))
             return
         is_moved = outcome.error in _MOVED
-        # One before it is still to be sent again, or comes through the node the client took for the leader before.
+        # An earlier batch will be repeated, or arrives through the node that the client took for the leader before.
         is_gap = outcome.error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         is_early = is_gap and (
             batch.key in self._stuck or self._relay.loop.time() < batch.request.early_until
@@ -269,7 +269,7 @@ class ProduceRelay:
         leader = self._relay.targets.leader(*key)
         is_late = line[0].request.deadline <= self._relay.loop.time()
         if leader is None or is_late:
-            # Those behind it too: they must not come before it.
+            # Later ones too: they must not arrive before it.
             for batch in line:
                 self._fail(batch, "the partition's leader cannot be reached")
             return
@@ -300,18 +300,18 @@ class ProduceRelay:
             self._complete(request)
 
     def _refuses(self, key: Key, header: BatchHeader | None) -> None:
-        """The client will send it again: what it has sent behind it waits for that."""
+        """Note that the client will send the batch again; later batches have to wait for it."""
         if header is None or self._is_refused_before(key, header):
             return
         if key not in self._refused and len(self._refused) >= _MOST_REFUSED:
             del self._refused[next(iter(self._refused))]
-        # Where a client knows other nodes, it may send it to one of these.
+        # A client that knows other nodes may send the batch to one of them.
         seconds = _SENT_AGAIN_SECONDS if self._relay.is_only_node else PATIENCE_SECONDS
         refused = RefusedBatch(header.producer_epoch, header.base_sequence)
         self._refused[key] = header.producer_id, refused, self._relay.loop.time() + seconds
 
     def _is_refused_before(self, key: Key, header: BatchHeader | None) -> bool:
-        """Whether a batch before it is to come again. That one itself is forgotten when it comes."""
+        """Whether an earlier batch has to come first. The awaited batch itself is forgotten when it arrives."""
         known = self._refused.get(key)
         if known is None or header is None:
             return False
@@ -330,10 +330,10 @@ class ProduceRelay:
         if request.reply is not None:
             request.reply.answer(outcomes)
         elif any(outcome.error for outcome in outcomes):
-            # As a leader does: there is no reply to acks=0.
+            # A leader closes the connection too: acks=0 has no reply.
             reason = next(outcome.message or outcome.error.name for outcome in outcomes if outcome.error)
             self._relay.connection.refuse(reason)
-        # They refer to each other: without this, only the garbage collector would free them.
+        # Breaks a reference cycle that only the garbage collector would free.
         request.batches.clear()
         self._relay.held.give_back(request.size_bytes)
 
@@ -343,7 +343,7 @@ def _body_of(request: _Request, batches: list[_Waiting]) -> Buffers:
     return encode_produce_request(
         request.context.version,
         produce.transactional_id,
-        # Without an answer it would be unknown how much is under way; the client gets none.
+        # Leaders always answer, so that the bytes under way are known; the client gets no answer to acks=0.
         produce.acks or 1,
         produce.timeout_ms,
         [Batch(*each.key, each.records) for each in batches],
@@ -351,7 +351,7 @@ def _body_of(request: _Request, batches: list[_Waiting]) -> Buffers:
 
 
 def _known_header(records: memoryview | None) -> BatchHeader | None:
-    """Of a batch that its leader knows again."""
+    """The header, if the leader recognises the batch when it arrives twice."""
     if records is None or len(records) < HEADER_SIZE or records[_MAGIC_AT] != MAGIC:
         return None
     header = read_header(records)

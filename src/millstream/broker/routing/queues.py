@@ -1,4 +1,4 @@
-"""Queues wherever a partition is led: the engine of this node, or that of another by a call."""
+"""Queues of any partition: by this node's engine, or by a call to the partition's leader."""
 
 import asyncio
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ class RoutedQueues:
             Acquire(group, member, place, max_messages, max_bytes, max_wait_s, max_held, whole_batches),
             patience_s=max_wait_s + _PATIENCE_SECONDS,
             wait_s=max_wait_s,
-            # Messages in a lost answer are available to others when their locks end.
+            # Messages of a lost answer are available again when their locks end.
             may_repeat=True,
             late=too_late,
         )
@@ -86,18 +86,18 @@ class RoutedQueues:
         answers = await self._routes.at_all(caller, ReleaseAll(group, member), _PATIENCE_SECONDS)
         for node_id, error in answers.items():
             if isinstance(error, KafkaError):
-                # Messages that the node has handed out are available to others when their locks end.
+                # Messages that the node has handed out are available again when their locks end.
                 log.info("locks not released", node=node_id, group=group, error=error.message)
 
     async def reload(self, caller: Caller, group: str, topic: str) -> None:
-        """Of a node that does not answer another leads soon, or the next write is refused."""
+        """Failures are only logged: a node that does not answer is soon replaced, or its next write is refused."""
         answers = await self._routes.at_all(caller, ReloadQueues(group, topic), _PATIENCE_SECONDS)
         for node_id, error in answers.items():
             if isinstance(error, KafkaError):
                 log.info("queues not reloaded", node=node_id, group=group, topic=topic, error=error.message)
 
     async def look(self, caller: Caller, request: LookAtQueues) -> QueueRows:
-        """Of all nodes; KafkaError when one of them does not answer."""
+        """Queues of all nodes; KafkaError when a node does not answer."""
         what = Permission(Operation.DESCRIBE, Resource.GROUP, request.group)
         self._authoriser.check(
             caller, what if request.group else Permission(Operation.DESCRIBE, Resource.CLUSTER)
@@ -138,7 +138,7 @@ class RoutedQueues:
         self._authoriser.check(caller, Permission(Operation.READ, Resource.TOPIC, place.topic))
 
     def _give_back(self, caller: Caller, group: str, member: str, place: Place, acquired: Acquired) -> None:
-        """The caller has gone: give back the messages that were handed out."""
+        """Release messages that were handed out to a caller that has gone."""
         if not acquired.ranges:
             return
 

@@ -1,7 +1,7 @@
-"""One client's way to all nodes: who answers a request is found in the metadata, and asked on a lane of the client's.
+"""Forwards one client's requests: finds the responsible node in the metadata, and sends to it on a lane of the client.
 
-What this node answers itself is left to it, and so is what no other node can answer: its own handlers then say, in the
-form of each API, that they do not lead or coordinate it, which every client takes for a reason to try again.
+Requests for this node go to its own handlers. So do requests that no other node can answer: the handlers refuse them in
+the form of each API (not leader, not coordinator), and every client tries again.
 """
 
 from collections.abc import Callable
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 log = get_logger("millstream.proxy")
 
-# These requests begin with a group's id; its coordinator answers them.
+# Requests that begin with a group's id; its coordinator answers them.
 _OF_A_GROUP = (
     "offset_commit", "join_group", "heartbeat", "leave_group", "sync_group", "offset_delete",
     "consumer_group_heartbeat", "share_group_heartbeat",
 )  # fmt: skip
 _CHANGING_A_GROUP = (*_OF_A_GROUP, "delete_groups")
-# The lane on which this node answers as one that coordinates nothing.
+# The lane on which this node answers as if it coordinated no groups.
 REFUSING = "refusing"
-# From here on OffsetFetch asks for several groups.
+# The first version of OffsetFetch that asks for several groups.
 _OFFSET_FETCH_OF_MANY = 8
-# The others of the group are waited for, as long as the group's settings say.
+# These wait for other members, as long as the group's settings say.
 _UNHURRIED = ("join_group", "sync_group")
 _SECONDS = 30.0
 
@@ -109,13 +109,13 @@ class ClientRelay:
         return SplitRequest(self, context, plan).takes(request[position:])
 
     def close(self) -> None:
-        """The client is gone: nothing of it is waited for any more."""
+        """The client is gone: give up its requests, except those with acks=0."""
         self.relays.forget(self)
         awaits_nothing = self._produce.has_unacknowledged
         self._produce.close()
         self._fetch.close()
         lanes, self._lanes = self._lanes, {}
-        # What wants no acknowledgement is not given up: its leader would have handled it, had it come there.
+        # Requests with acks=0 are not given up: a leader would have handled them after the client left.
         kept = [lane for (_, kind), lane in lanes.items() if awaits_nothing and kind == PRODUCE_LANE]
         for lane in lanes.values():
             if lane not in kept:
@@ -130,7 +130,7 @@ class ClientRelay:
         return self._produce.is_busy
 
     def brokers_changed(self) -> None:
-        """A node that is out of the cluster, or registered again, answers nothing that it was asked before."""
+        """Close lanes to nodes that left the cluster or registered again: they will not answer earlier requests."""
         for (node, _), lane in list(self._lanes.items()):
             if isinstance(lane, RemoteLane) and lane.to != self._registered(node):
                 lane.close()
@@ -147,7 +147,7 @@ class ClientRelay:
         done: Done,
         version: int | None = None,
     ) -> None:
-        """On the lane of that kind; requests of one lane are handled in order."""
+        """Send on the node's lane of that kind; requests of one lane are handled in order."""
         asked = context.version if version is None else version
         if node != self.node_id:
             self.metrics.count(context.api.name, sum(map(len, body)))
@@ -156,14 +156,14 @@ class ClientRelay:
             try:
                 done(reply)
             except Exception:
-                # There will be no answer: without this the client would wait for it for ever.
+                # There will be no answer; without this the client would wait forever.
                 log.exception("answer not passed on", peer=self.connection.peer, api=context.api.name)
                 self.connection.close()
 
         self._lane(node, kind).send(context.api, asked, context.caller.client_id, body, seconds, guarded)
 
     def drop_lane(self, node: int, kind: str) -> None:
-        """Close without a word to those who wait."""
+        """Close a lane without calling its waiting requests back."""
         lane = self._lanes.pop((node, kind), None)
         if lane is not None:
             lane.close(tell=False)
@@ -173,14 +173,14 @@ class ClientRelay:
         return reply[1:] if context.api.is_flexible(context.version) else reply
 
     def pass_on(self, node: int, context: Call, body: bytes, reply: ReplySlot, kind: str = "others") -> None:
-        """The whole request to one node, and its answer as it is."""
+        """Forward the whole request to one node, and return its answer unchanged."""
 
         def answered(answer: memoryview | LaneLost) -> None:
             self.held.give_back(len(body))
             if not isinstance(answer, LaneLost):
                 reply.answer_body([self.body(context, answer)])
             elif node != self.node_id:
-                # This node answers in the other's place: it says that it does not lead or coordinate this.
+                # This node answers instead, and says that it is not the leader or coordinator.
                 self.pass_on(self.node_id, context, body, reply, self.lane_after_loss(context))
             else:
                 self.connection.close()
@@ -190,8 +190,8 @@ class ClientRelay:
         self.send(node, kind, context, (body,), seconds, answered)
 
     def lane_after_loss(self, context: Call) -> str:
-        """Where this node answers in the place of one that is gone. Reads are answered as usual, by what it leads now.
-        Changes of a group may have been carried out already, and are not carried out again.
+        """The lane on which this node answers for a lost node. Reads are answered as usual. Changes of a group are
+        refused: the lost node may have carried them out already.
         """
         return REFUSING if context.api.name in _CHANGING_A_GROUP else "others"
 
@@ -213,12 +213,12 @@ class ClientRelay:
         if node == self.node_id:
             dispatcher = self.relays.refusing if kind == REFUSING else self.relays.dispatcher
             return LocalLane(dispatcher, self.connection, self.loop)
-        # A node that is gone is asked at an address where nothing answers.
+        # A lost node gets an address at which nothing answers.
         to = self._registered(node) or Registered("", 0, -1)
         return RemoteLane(self.server, node, to, self.relays.greeting(self.connection))
 
     def _registered(self, node: int) -> Registered | None:
-        """Where the node is reached, and since when; None where it is out of the cluster, or fenced."""
+        """The node's address and epoch; None where it has left the cluster or is fenced."""
         broker = self.image.brokers.get(node)
         if broker is None or broker.is_fenced:
             return None
@@ -226,12 +226,12 @@ class ClientRelay:
         return Registered(endpoint.host, endpoint.port, broker.epoch)
 
 
-# More than this under way, and the client is not read from until half of it is answered.
+# With more under way than this, the client is not read until half of it is answered.
 MOST_HELD_BYTES = 32 << 20
 
 
 class HeldRequests:
-    """Counted in the node's memory of requests; when that is used up, the client waits too."""
+    """Counts forwarded requests in the node's memory for requests; blocks the client when that is used up."""
 
     def __init__(self, relay: "ClientRelay") -> None:
         self._relay = relay
@@ -255,11 +255,11 @@ class HeldRequests:
         has_room = self._bytes <= MOST_HELD_BYTES // 2 and memory.free_bytes > 0
         if self._is_blocking and (has_room or not self._bytes):
             self._is_blocking = False
-            # Not at once: this may be within the handling of the client's next request.
+            # Not at once: the client's next request may be in the middle of its handling.
             self._relay.loop.call_soon(self._relay.connection.unblock)
 
     def close_after(self, lanes: int) -> None:
-        """The client is gone; so many lanes still have something to send."""
+        """The client is gone; give the memory back when so many lanes have finished."""
         self._lanes_left = lanes
         self._close_if_finished()
 

@@ -1,4 +1,4 @@
-"""All clients for whom this node answers in the place of others."""
+"""The relays of all clients for which this node answers instead of others."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -72,7 +72,7 @@ class Relays:
         long_work: LongWork,
         metrics: BrokerMetrics,
     ) -> None:
-        """`endpoint` is where the node says that it is reached, `refusing` answers as if it coordinated no groups."""
+        """`endpoint` is the node's advertised endpoint; `refusing` answers as if the node coordinated no groups."""
         self.settings = settings
         self.routing = routing
         self.image = image
@@ -86,12 +86,12 @@ class Relays:
         self.client_fetches = client_fetches
         self.long_work = long_work
         self.fetch_requests = metrics.fetch_requests
-        # In the order they came, so that a simulated run can be repeated.
+        # Kept in order of arrival, so that a simulated run can be repeated.
         self._relays: dict[ClientRelay, None] = {}
         self.metrics = ProxyMetrics(metrics.registry, lambda: len(self._relays))
 
     async def bind(self, address: str) -> None:
-        """Take a further address, at which this node answers for all."""
+        """Bind another address, at which this node answers for all nodes."""
         host, _, port = address.rpartition(":")
         bound: list[tuple[str, int]] = []
         bound.append(
@@ -109,7 +109,7 @@ class Relays:
         log.info("answers for all nodes", listen=f"{bound[0][0]}:{bound[0][1]}")
 
     def open(self, connection: Connection, listener: tuple[str, int] | None = None) -> ClientRelay:
-        """Another way for a client; `listener` is where it came in, if not where all clients do."""
+        """Make a client's relay; `listener` is the address that it used, if not the usual one for clients."""
         routing = self.routing if listener is None else AllProxied()
         relay = ClientRelay(self, connection, routing, lambda: self._shown_to(connection, listener))
         self._relays[relay] = None
@@ -130,11 +130,11 @@ class Relays:
         return encode_greeting(Greeting(self.image().cluster_id, self.node_id, connection.client))
 
     def _shown_to(self, connection: Connection, listener: tuple[str, int] | None) -> ShownNode:
-        """The broker that a client is told of. A node that listens everywhere says the address it came by."""
+        """The broker that a client is shown. For a wildcard address this is the address that the client used."""
         settings = self.settings
         if settings.client_address is not None:
             host, _, port = settings.client_address.rpartition(":")
-            # Others may answer at the same address: to clients all of them are one broker, with one id.
+            # Other nodes may answer at the same address: clients see all of them as one broker with one id.
             lowest = min(self.image().brokers, default=self.node_id)
             return ShownNode(lowest, host.strip("[]"), int(port))
         # Not from the metadata: this node may have been removed while the client's request waited.

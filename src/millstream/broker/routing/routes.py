@@ -1,4 +1,4 @@
-"""Here or there: finds the node that a call is for, waits while leaders change, asks again where that is safe."""
+"""Finds the node for a call, waits while leaders change, and repeats the call where that is safe."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ A = TypeVar("A")
 
 _FIRST_PAUSE_SECONDS = 0.01
 _LONGEST_PAUSE_SECONDS = 0.25
-# Another node, or the same one a moment later, may answer otherwise.
+# Errors after which another node, or the same one a moment later, may succeed.
 _PASSING = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -48,7 +48,7 @@ class Routes:
         greeting: Callable[[], Greeting],
         carry_out: CarryOut | None = None,
     ) -> None:
-        """`carry_out` does what this node is asked; None in a process that is no node."""
+        """`carry_out` carries out calls for this node; None in a process that is no node."""
         self.view = view
         self.metadata = metadata
         self._greeting = greeting
@@ -75,9 +75,9 @@ class Routes:
         late: Callable[[A], None] | None = None,
         topic_id: bytes = b"",
     ) -> A:
-        """The answer of the partition's leader, this node or another; see `at_node` for the rest.
+        """The answer of the partition's leader, this node or another; for the other parameters see `at_node`.
 
-        With `topic_id` it is over when another topic has the name.
+        With `topic_id` the call is refused when another topic has the name.
         """
 
         def leader() -> int | None:
@@ -113,11 +113,11 @@ class Routes:
         may_repeat: bool,
         late: Callable[[A], None] | None = None,
     ) -> A:
-        """Ask the node that `find` finds, and try again for `patience_s` where another may answer by then, or for
-        `refused_s` while it is certain that nothing was done. `wait_s` is how long an answer itself may take.
+        """Call the node that `find` returns. Try again for `patience_s` where another node may answer by then, but only
+        for `refused_s` while it is certain that nothing was done. An answer itself may take `wait_s`.
 
-        A call that may have been carried out is repeated only if it `may_repeat`; otherwise, and when the time is over,
-        the result is REQUEST_TIMED_OUT. `call` is made where another node is asked.
+        A call that may have been carried out is repeated only if `may_repeat` is true; otherwise, and after the time
+        limit, the result is REQUEST_TIMED_OUT. `call` makes the call for another node.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience_s
@@ -148,7 +148,7 @@ class Routes:
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     async def at_any(self, caller: Caller, call: NodeCall[A], *, patience_s: float) -> A:
-        """Ask any live node, and the next one where nothing was done; for a process that is none itself."""
+        """Call any live node, and the next one where nothing was done; for a process that is no node."""
         asked: set[int] = set()
 
         def another() -> int | None:
@@ -171,7 +171,7 @@ class Routes:
         )
 
     async def at_all(self, caller: Caller, call: NodeCall[A], wait_s: float) -> dict[int, A | KafkaError]:
-        """The answer of each live node, this one too, or why there is none."""
+        """The answer or the error of each live node, this one included."""
 
         async def of_node(node_id: int) -> A | KafkaError:
             try:
@@ -196,7 +196,7 @@ class Routes:
         return link
 
     async def _pause(self, seconds: float) -> None:
-        """Until the metadata changes, or the time is over."""
+        """Wait until the metadata changes, or for so long."""
         self._changed.clear()
         try:
             async with asyncio.timeout(seconds):

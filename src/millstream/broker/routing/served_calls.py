@@ -1,7 +1,7 @@
 """Carries out calls of doors, and answers those that other nodes' doors make.
 
-One hop and no more: what this node does not lead or coordinate is refused with NotDone, and the caller looks for the
-right node again.
+A call takes one hop at most: a node that does not lead or coordinate its target refuses it with NotDone, and the caller
+looks for the right node again.
 """
 
 import asyncio
@@ -56,18 +56,18 @@ _MOST_CALLS = 20_000
 
 
 def node_call(served: "ServedCalls", data: memoryview, call: Call) -> Any:
-    """A call of another node, or of a gateway, for its doors."""
+    """A call from the doors of another node or a gateway."""
     served.take(data, call)
     return NO_REPLY
 
 
 class LocalCalls:
-    """Carries out what this node is asked, by its own doors or by those of another."""
+    """Carries out calls to this node, from its own doors or from those of another node."""
 
     def __init__(
         self, here: Here, host: CoordinatorHost, engine: Queues | None, metadata: NodeMetadata
     ) -> None:
-        """`engine` is that of queues; None where there is none."""
+        """`engine` gives the engine of queues; None where there is none."""
         self._here = here
         self._host = host
         self._engine = engine
@@ -142,7 +142,7 @@ class LocalCalls:
 
 
 class ServedCalls:
-    """Calls of a connection are done side by side, and answered when they are done, in any order."""
+    """Carries out calls of a connection concurrently; each is answered when it is done, in any order."""
 
     def __init__(self, local: LocalCalls, memory: MemoryBudget) -> None:
         self._local = local
@@ -150,8 +150,8 @@ class ServedCalls:
         self._tasks: WeakKeyDictionary[Any, dict[int, asyncio.Task[None]]] = WeakKeyDictionary()
 
     def take(self, data: memoryview, call: Call) -> None:
-        """Do it, and answer it then."""
-        # The buffer that it came in is used again at once.
+        """Start a call; it is answered when it is done."""
+        # Copied: the read buffer is reused at once.
         caller, wanted = decode_call(bytes(data))
         tasks = self._tasks.setdefault(call.source, {})
         if isinstance(wanted, Cancel):
@@ -198,9 +198,9 @@ class ServedCalls:
         call.reply_body([body])
 
     async def _give_back(self, caller: Caller, call: Acquire, acquired: Acquired) -> None:
-        """The caller is gone: others need not wait until the locks end."""
+        """Release messages of a caller that is gone, before their locks end."""
         if acquired.ranges:
-            # Where that is not possible, their locks end.
+            # If that fails, the locks end by themselves.
             with suppress(KafkaError):
                 await self._local.carry_out(
                     caller, Settle(call.group, call.member, call.place, acquired.undelivered())

@@ -1,6 +1,6 @@
-"""Requests that name several partitions or groups: each node is asked for what is its own, and the answers are one.
+"""Splits requests that name several partitions or groups between nodes, and joins their answers.
 
-A request for one node only is passed on as it is. The others are read and written in the client's own version, so that
+A request for only one node is passed on unchanged. Others are decoded and encoded in the client's own version, so that
 each node answers as it would have answered the client.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from millstream.broker.routing.relay import ClientRelay
 
 _SECONDS = 30.0
-# Of a request that waits at its leaders for as long as the client says.
+# Added to the client's time limit for a request that waits at its leaders.
 _GRACE_SECONDS = 5.0
 
 
@@ -57,7 +57,7 @@ class SplitRequest:
         return True
 
     async def _take_large(self, body: bytes) -> None:
-        """A long request is cut in a thread, and this node's part goes the same way as the others'."""
+        """Split a long request in a thread; this node's part is then sent like the others'."""
         relay, context = self._relay, self._context
         targets = relay.targets
 
@@ -81,7 +81,7 @@ class SplitRequest:
         except KafkaError as error:
             relay.connection.refuse(error.message)
         except BaseException:
-            # There will be no reply: without this the client would wait for it for ever.
+            # There will be no reply; without this the client would wait forever.
             relay.connection.close()
             raise
         finally:
@@ -99,7 +99,7 @@ class SplitRequest:
                     error_response(self._context.api, self._context.version, self._plan.lost, str(reply)),
                 )
             elif node != relay.node_id:
-                # This node answers in the other's place: it says that it does not lead or coordinate this.
+                # This node answers instead, and says that it is not the leader or coordinator.
                 self._ask(place, relay.node_id, body, relay.lane_after_loss(self._context))
             else:
                 relay.connection.close()
@@ -130,7 +130,7 @@ def _patience(request: Message) -> float:
 
 
 def _decode(context: Call, body: memoryview) -> Any:
-    """In the shape of its own version."""
+    """Decode an answer in its own version."""
     name, version = context.api.name, context.version
     message = message_class(name, version, "request")
     try:

@@ -1,4 +1,4 @@
-"""Which node answers for what, from the metadata as this node knows it."""
+"""Which node answers a request, by this node's metadata."""
 
 from typing import NamedTuple, Protocol
 from uuid import UUID
@@ -9,7 +9,7 @@ from millstream.protocol.internal_topics import OFFSETS_TOPIC
 
 
 def topic_of(image: MetadataImage, topic: str | bytes) -> TopicImage | None:
-    """By its name, or by the 16 bytes of its id."""
+    """The topic by its name, or by the 16 bytes of its id."""
     return image.topic_by_id(UUID(bytes=topic)) if isinstance(topic, bytes) else image.topic(topic)
 
 
@@ -23,7 +23,7 @@ def leader_of(image: MetadataImage, topic: str | bytes, index: int) -> int | Non
 
 
 class Routing(Protocol):
-    """For which topics a node answers to a client in the place of their leaders."""
+    """Topics for which a node answers clients instead of the topics' leaders."""
 
     @property
     def forwards(self) -> bool:
@@ -32,27 +32,27 @@ class Routing(Protocol):
 
     @property
     def forwards_by_default(self) -> bool:
-        """What concerns groups, and topics without a setting of their own."""
+        """Whether requests for groups, and for topics without a setting of their own, are forwarded."""
         ...
 
     @property
     def shows_one_node(self) -> bool:
-        """Whether clients are told of this node alone."""
+        """Whether clients are shown this node alone."""
         ...
 
     def is_proxied(self, topic: TopicImage) -> bool: ...
 
 
 class Targets(NamedTuple):
-    """Who is asked in a client's place."""
+    """The nodes to which a client's requests are forwarded."""
 
     image: MetadataImage
     me: int
     routing: Routing
 
     def leader(self, topic: str | bytes, index: int) -> int | None:
-        """None where no node can be asked: this node's own answer is the right refusal. Also None for a topic whose
-        real leaders clients are told.
+        """None where no node can be asked, because this node's own answer is the right refusal, and for a topic whose
+        real leaders clients are shown.
         """
         leader = leader_of(self.image, topic, index)
         if leader is None or leader == self.me:
