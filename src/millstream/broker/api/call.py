@@ -1,4 +1,4 @@
-"""One request as its handler sees it: who asks, in which version, and the way to answer. No socket, and no node."""
+"""One request as its handler sees it: the caller, the version, and the way to answer. No socket, and no node."""
 
 import asyncio
 import enum
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from millstream.broker.api.served import Served
     from millstream.broker.server.listener import Relay
 
-# The size of what follows, and the correlation id.
+# The size of the rest, and the correlation id.
 _HEAD = Struct(">ii")
 _FLEXIBLE_HEAD = Struct(">iiB")
 # Replies smaller than this are one buffer.
@@ -39,13 +39,13 @@ LATER, NO_REPLY = _NotNow.LATER, _NotNow.NO_REPLY
 
 
 class Encoded(msgspec.Struct, frozen=True):
-    """An answer that its handler has written already, because it is too long to be written in one go."""
+    """An answer that its handler has encoded already, because it is too long to be encoded at once."""
 
     body: Sequence[bytes | memoryview]
 
 
 class Way(Protocol):
-    """Where requests come from: a client's connection, or a part of this process."""
+    """The source of requests: a client's connection, or a part of this process."""
 
     @property
     def replies(self) -> ReplyOrder: ...
@@ -94,11 +94,11 @@ class ReplySlot(PendingReply):
         self.complete(call.finished(call.served.encode(call.version, answer, call.throttle_ms)))
 
     def answer_body(self, body: Reply) -> None:
-        """With a body that is written already."""
+        """Answer with a body that is encoded already."""
         self.complete(self._call.finished(body))
 
     def answer_series(self, numbers: Sequence[int], bodies: Iterable[bytes]) -> None:
-        """Of requests that were handled together: the correlation id and the body of each. All are flexible."""
+        """Answer requests that were handled together, each with its correlation id and body. All are flexible."""
         served = self._call.served
         served.duration.observe_many(served.clock() - self._call.started, len(numbers))
         pack = _FLEXIBLE_HEAD.pack
@@ -114,7 +114,7 @@ class Call(msgspec.Struct):
     correlation_id: int
     served: "Served"
     way: Way
-    """For dispatch and for those who forward requests; handlers leave it alone."""
+    """For dispatch and for forwarding; handlers do not use it."""
     started: float
     throttle_ms: int = 0
     """How long the caller is asked to wait; 0 until Kafka requests are charged to quotas. Every encoder writes it."""
@@ -126,7 +126,7 @@ class Call(msgspec.Struct):
         """The place of this call's reply; always the same.
 
         `on_abandoned` is called when the caller is gone before the reply is ready. `on_hurried` is called when too many
-        replies wait behind this one: it should be answered with what there is.
+        replies wait behind this one: answer with what there is.
         """
         slot = self.slot
         if slot is None:
@@ -141,7 +141,7 @@ class Call(msgspec.Struct):
 
     @contextmanager
     def awaited_by_caller_alone(self) -> Iterator[None]:
-        """What is awaited within is cancelled when the caller is gone."""
+        """Cancels the current task's work in the block when the caller is gone."""
         task = asyncio.current_task()
         assert task is not None
         slot = self.reply_later(on_abandoned=task.cancel)
@@ -161,7 +161,7 @@ class Call(msgspec.Struct):
 
     @property
     def is_abandoned(self) -> bool:
-        """The answer is not waited for any more."""
+        """Whether the caller no longer waits for the answer."""
         return self.way.closed
 
     @property
@@ -171,30 +171,30 @@ class Call(msgspec.Struct):
 
     @property
     def only_node(self) -> ShownNode | None:
-        """The one broker that the caller is told of; None where it is told of all."""
+        """The only broker that the caller is shown; None where it is shown all."""
         return None if self.way.relay is None else self.way.relay.only_node
 
     @property
     def is_answered_for_others(self) -> bool:
-        """Whether this node may answer the caller in the place of other nodes."""
+        """Whether this node may answer the caller instead of other nodes."""
         return self.way.relay is not None
 
     @property
     def shown_coordinator(self) -> ShownNode | None:
-        """The node that the caller is told coordinates its groups; None where it is told the real one."""
+        """The node shown as the coordinator of groups; None where the caller is shown the real one."""
         return None if self.way.relay is None else self.way.relay.shown_coordinator
 
     def shown_leader(self, topic: TopicImage) -> int | None:
-        """The node that the caller is told leads the topic's partitions; None where it is told the real one."""
+        """The node shown as the leader of the topic's partitions; None where the caller is shown the real one."""
         return None if self.way.relay is None else self.way.relay.shown_leader(topic)
 
     @property
     def is_from_node(self) -> bool:
-        """It came in at the nodes' listener."""
+        """Whether the request arrived at the nodes' listener."""
         return self.way.trusts_nodes
 
     def require_node(self) -> None:
-        """Refuse a request that only other nodes may send, unless it came in at their listener."""
+        """Refuse a request that only other nodes may send, unless it arrived at their listener."""
         if not self.is_from_node:
             raise MalformedRequest(f"{self.api.name} of another node, at a listener that is for clients")
 
@@ -204,13 +204,13 @@ class Call(msgspec.Struct):
         return self.way
 
     def speak_for(self, client: str | None) -> None:
-        """From now on requests of this connection are that client's, or the caller's own where it is None, and none is
+        """From now on requests of this connection count as the client's, or as the caller's own if None, and are not
         forwarded.
         """
         self.way.speak_for(client)
 
     def occupy(self, memory: MemoryBudget, *, is_in_order: bool = True) -> "Occupied":
-        """For work of a task of its own, after which the call is answered: see `Occupied`."""
+        """For work in a separate task, after which the call is answered: see `Occupied`."""
         return Occupied(self.way, memory, is_in_order=is_in_order)
 
     # -- for dispatch
@@ -225,7 +225,7 @@ class Call(msgspec.Struct):
             self.slot.complete(self.finished(body))
 
     def finished(self, body: Reply) -> Reply:
-        """The reply with its header, as it goes out; the request ends with it."""
+        """The reply with its header, as it is sent; also records the request's duration."""
         served = self.served
         served.duration.observe(served.clock() - self.started)
         flexible = self.version >= served.flexible_from
@@ -239,10 +239,10 @@ class Call(msgspec.Struct):
 
 
 class Occupied:
-    """A request that is being worked on: it takes memory, and those behind it on its connection wait.
+    """A request that is being worked on: it takes memory, and later requests of its connection wait.
 
-    If the work ends with an error there will be no reply, and the connection is closed: without that the client would
-    wait for ever.
+    If the work ends with an error there will be no reply, and the connection is closed; otherwise the client would wait
+    forever.
     """
 
     __slots__ = ("_is_in_order", "_memory", "_size_bytes", "_way")

@@ -18,15 +18,15 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.wire import I16, I32, MalformedRequest, array_length
 
 Decode = Callable[[memoryview, int, int], Any]
-"""The buffer, where the body begins in it, and the version."""
+"""Takes the buffer, the position of the body in it, and the version."""
 Encode = Callable[[int, Any, int], Reply]
-"""The version, the answer, and the throttle time in milliseconds."""
+"""Takes the version, the answer, and the throttle time in milliseconds."""
 
 _ANY_SIZE = 1 << 62
 
 
 Series = Callable[[memoryview, int], Any]
-"""A series of requests of so many bytes each at the beginning of the buffer; None where there is none."""
+"""Decodes a series of requests of the given size each at the start of the buffer; None where there is none."""
 
 
 class Codec(msgspec.Struct, frozen=True):
@@ -35,11 +35,11 @@ class Codec(msgspec.Struct, frozen=True):
     failure: Callable[[int, KafkaError], Any] = lambda _version, _error: None
     """An answer that holds only an error of the whole request; None where this version has no field for one."""
     is_large: Callable[[int, Any], bool] = lambda _version, _answer: False
-    """Whether writing the answer would take others' time."""
+    """Whether encoding the answer would hold up other requests."""
     large_bytes: int = _ANY_SIZE
     series: Series | None = None
     is_cold: bool = False
-    """Whether answers are of kio's classes: they may be large, and say themselves whether they are errors."""
+    """Whether answers are of kio's classes: these may be large, and have their own error codes."""
 
 
 def codec_of(api: Api) -> Codec:
@@ -68,7 +68,7 @@ def _produce() -> Codec:
     from millstream.protocol.produce import decode_produce, encode_produce_reply
 
     return Codec(
-        # Never in a thread: what is read are views of the buffer.
+        # Never in a thread: the decoded request has views of the buffer.
         decode_produce,
         lambda version, outcomes, throttle_ms: [encode_produce_reply(version, outcomes, throttle_ms)],
     )
@@ -118,7 +118,7 @@ def _offset_commit() -> Codec:
         decode_offset_commit,
         lambda version, topics, throttle_ms: [encode_offset_commit_reply(version, topics, throttle_ms)],
         is_large=lambda _version, topics: sum(len(each.partitions) for each in topics) > LARGE_REPLY_ELEMENTS,
-        # A million offsets would hold everybody else up for seconds.
+        # A million offsets would hold up other requests for seconds.
         large_bytes=64 * 1024,
     )
 
@@ -226,7 +226,7 @@ def _node_call() -> Codec:
 
 
 def _queue_call() -> Codec:
-    # Copied: the request may wait, and the buffer is used again.
+    # Copied: the request may wait, and the buffer is reused.
     return _of_nodes(lambda body: memoryview(bytes(body)), bytes)
 
 

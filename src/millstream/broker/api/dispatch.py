@@ -1,7 +1,7 @@
-"""From a request's bytes to its handler, and from the handler's answer to a reply in its place.
+"""Takes a request's bytes to its handler, and the handler's answer to a reply in its place.
 
-On the way a request is read, its caller's permissions are asked for, and what would take others' time (a long request,
-a long reply, a request for many things) is done in a thread or in slices.
+Decodes the request and checks the caller's permissions. Long work (a long request or reply, a request for many
+elements) is done in a thread or in slices, so that other requests are served meanwhile.
 """
 
 from collections.abc import Callable, Coroutine
@@ -35,7 +35,7 @@ log = get_logger("millstream.broker")
 # API key, version, correlation id, and the length of the client id, which follows.
 _HEADER = Struct(">hhih")
 _HEADER_BYTES = _HEADER.size
-# Memory of a large request while it is dealt with, for each byte of it on the wire.
+# Memory of a large request while it is handled, for each byte on the wire.
 _READ_OVER_SENT = 8
 _WHO_LEADS = (METADATA, FIND_COORDINATOR)
 
@@ -71,12 +71,12 @@ class Dispatcher:
         topic_name: Callable[[UUID], str | None],
         is_cut_off: Callable[[], bool],
     ) -> None:
-        """`collaborators` gives those of a handler, by its API's name. `is_cut_off` says whether other nodes may have
-        taken over what this node leads.
+        """`collaborators` gives a handler's collaborators by its API's name. `is_cut_off` says whether other nodes may
+        have taken over this node's partitions.
         """
         self.clock = clock
         self.is_open = False
-        """Whether clients are served. Other nodes connect before that, while this one joins the cluster."""
+        """Whether clients are served. Other nodes are served earlier, while this one joins the cluster."""
         self._collaborators = collaborators
         self._metrics = metrics
         self._tasks = tasks
@@ -91,7 +91,7 @@ class Dispatcher:
             metrics.request_duration.labels(row.api.name)
 
     def dispatch(self, connection: Connection, request: memoryview) -> None:
-        """Handle one request; whatever goes wrong concerns this connection only."""
+        """Handle one request; an error concerns this connection only."""
         self._metrics.bytes_in.value += len(request) + 4
         try:
             self._dispatch(connection, request)
@@ -139,13 +139,13 @@ class Dispatcher:
                 return
         self.serve(call, request, position, read)
         if key in _WHO_LEADS and self._is_cut_off():
-            # Other nodes have newer metadata, and clients ask those that they are connected to.
+            # Other nodes have newer metadata, but a client asks the node that it is connected to.
             connection.close_when_answered()
 
     def dispatch_series(self, connection: Connection, key: int, data: memoryview, size: int) -> int:
-        """Handle those requests at the beginning of `data`, of so many bytes each, that can be handled together.
+        """Handle requests at the start of `data` that can be handled together, each of `size` bytes.
 
-        How many there were; 0 leaves all of them to `dispatch`.
+        Returns how many were handled; 0 leaves them to `dispatch`.
         """
         if not self.is_open or key not in connection.listener.apis or connection.relay is not None:
             return 0
@@ -161,7 +161,7 @@ class Dispatcher:
             call = Call(caller, series.version, series.numbers[0], served, connection, self.clock())
             taken = served.handle_series(series, call)
         except KafkaError:
-            # Nothing was done yet; one by one each of them hears of it.
+            # Nothing was done yet; `dispatch` handles them one by one and returns the errors.
             return 0
         except Exception:
             log.exception("request failed", peer=connection.peer)
@@ -194,7 +194,7 @@ class Dispatcher:
     def serve(self, call: Call, buffer: memoryview, position: int, read: object = None) -> None:
         """Handle a request whose body begins at `position`; the buffer is reused as soon as this returns.
 
-        `read` is what was read of it already, if it was.
+        `read` is the decoded request, if it was decoded before.
         """
         served = call.served
         if len(buffer) - position > served.large_bytes:
@@ -217,7 +217,7 @@ class Dispatcher:
             self.conclude(call, answer)
 
     def conclude(self, call: Call, answer: Any) -> None:
-        """Reply with what a handler has returned, now or when it is there."""
+        """Reply with what a handler has returned, now or when it is ready."""
         if answer is LATER or answer is NO_REPLY:
             return
         if type(answer) is CoroutineType:
@@ -235,9 +235,9 @@ class Dispatcher:
             call.reply(answer)
 
     def _await(self, call: Call, answer: Coroutine[Any, Any, Any], held_bytes: int = 0) -> None:
-        """Reply when the answer is there.
+        """Reply when the answer is ready.
 
-        Kafka handles one request of a connection at a time; a client may rely on the effect of the one before.
+        Kafka handles one request of a connection at a time; a client may rely on the effect of the previous one.
         """
         call.reply_later()
         occupied = Occupied(call.way, self._memory, held_bytes, is_in_order=call.served.row.is_in_order)
@@ -262,7 +262,7 @@ class Dispatcher:
                 call.way.close()
 
     async def _answer_large(self, call: Call, body: bytes) -> Any:
-        """For a request that takes long to read: others are served meanwhile."""
+        """Decode and handle a long request; other requests are served meanwhile."""
         served, version = call.served, call.version
         request = await self._long_work.apart(lambda: served.decode(memoryview(body), 0, version))
         await self._long_work.pause()
@@ -285,7 +285,7 @@ class Dispatcher:
         return await self._long_work.apart(lambda: joined(plan, answers))
 
     async def _encode_apart(self, call: Call, answer: Any) -> list[bytes | memoryview]:
-        """A large reply is written in a thread."""
+        """Encode an answer, a large one in a thread."""
         served, version, throttle_ms = call.served, call.version, call.throttle_ms
         if not served.is_large(version, answer):
             return served.encode(version, answer, throttle_ms)
@@ -302,7 +302,7 @@ class Dispatcher:
 
     @staticmethod
     def _failure(call: Call, error: KafkaError) -> Any:
-        """An answer that only says what went wrong, where the message has a place for it; else the connection ends."""
+        """An answer with only the error, if the version has a field for it; otherwise the connection is closed."""
         if isinstance(error, MalformedRequest):
             raise error
         answer = call.served.failure(call.version, error)

@@ -1,7 +1,7 @@
 """Which permissions a request needs, by API, as Kafka asks for them.
 
 A function gets the request and a way to find a topic's name by its id, and returns the permissions that the caller must
-have. Handlers of lists (all topics, all groups) leave out what the caller may not see.
+have. Not done: lists (all topics, all groups) without what the caller may not see.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -40,7 +40,7 @@ def cluster(operation: Operation) -> Needs:
 
 
 def topics(operation: Operation, field: str = "topics", name: str = "name") -> Needs:
-    """Of each element of an array: a name, or something that has one or an id."""
+    """The operation on the topic of each element of an array: a name, or an object with a name or an id."""
 
     def needs(request: Message, name_of: TopicName) -> Iterator[Permission]:
         for each in getattr(request, field) or ():
@@ -74,7 +74,7 @@ def both(first: Needs, second: Needs) -> Needs:
 
 
 def _named(topic: str | bytes | None, name: TopicName) -> str | None:
-    """A topic as the frequent messages name it: a name, or the bytes of an id."""
+    """The name of a topic that hand-written messages give by name or by the bytes of its id."""
     return name(UUID(bytes=topic)) if isinstance(topic, bytes) else topic
 
 
@@ -156,7 +156,7 @@ def configs(operation: Operation) -> Needs:
 
 
 class AllowAll(access.AllowAll):
-    """The authoriser of a node without access rules: everybody may do everything."""
+    """The authoriser of a node without access rules: it allows everything."""
 
     def check_request(self, _caller: object, _needs: Needs, _request: Message, _name: TopicName) -> None: ...
 
@@ -166,7 +166,7 @@ _OF_ALL = (Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFI
 
 
 def _bits(*operations: Operation) -> int:
-    """As describe calls tell which operations their caller may perform; without access rules, all that there are."""
+    """Operations as the bits that describe calls return; without access rules, all operations of a resource."""
     return sum(1 << operation for operation in operations)
 
 

@@ -1,4 +1,4 @@
-"""An API as one node serves it: its row of the table, its codec and its handler, and what is counted of it."""
+"""An API as one node serves it: its row of the table, its codec, its handler and its metrics."""
 
 import importlib
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from millstream.protocol.errors import ErrorCode
 from millstream.protocol.limits import LIMITS
 
 Collaborators = Callable[[str], tuple[object, ...]]
-"""What the handler of that name takes before its request and its call."""
+"""By an API's name: the arguments of its handler before the request and the call."""
 
 
 class Served:
@@ -46,7 +46,7 @@ class Served:
         self.clock = clock
         self.row = row
         self.api = row.api
-        # The reply to ApiVersions has the header of old: its client does not know yet what we speak.
+        # The reply to ApiVersions has the old header: its client does not know our versions yet.
         self.flexible_from = NEVER_FLEXIBLE if row.api.key == API_VERSIONS else row.api.flexible_from
         self.needs = row.needs
         self.slices = row.slices
@@ -71,7 +71,7 @@ class Served:
 
 
 def load_handler(row: ApiRow, collaborators: Collaborators) -> Callable[[Any, Any], Any]:
-    """A handler is a function that takes its collaborators first, or a class that is made of them."""
+    """A handler is a function that takes its collaborators first, or a class whose constructor takes them."""
     return _handle_of(_make_handler(row, collaborators))
 
 

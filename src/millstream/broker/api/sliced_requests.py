@@ -1,6 +1,6 @@
-"""Requests whose elements have nothing to do with each other are answered slice by slice, as so many smaller ones.
+"""Requests whose elements are independent are answered slice by slice, as several smaller requests.
 
-The handlers know nothing of it: each gets a part of the request, and the parts' answers are put together again.
+Handlers do not notice: they get a part of the request, and the parts' answers are joined.
 """
 
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ Path = tuple[str, ...]
 
 
 class SlicePlan(NamedTuple):
-    """The arrays of the request, each within an element of the one before, and those of the reply.
+    """The nested arrays of the request (`asked`) and of the reply (`answered`), from the outside in.
 
-    An element that is cut (a topic, because of its many partitions) is answered in parts, which stand next to each
-    other and agree in `keys`, one name for each array but the innermost; they become one again.
+    An element that is cut (a topic, because of its many partitions) is answered in parts. These are next to each other
+    and agree in the fields of `keys`, one entry for each array but the innermost, by which they are joined.
 
-    `once` is the field by which elements are named of which everything is asked for, or "" where they are names
-    themselves: however often one is named, it is answered once. Two fields name a topic and a partition, of which the
-    first is answered that is named. What is only read ends with its client.
+    `once` names a field: elements with the same value that ask for everything are answered once ("" where elements are
+    names themselves). With two fields, for a topic and a partition, the first element of each pair is answered. With
+    `is_read` the work ends when the client is gone.
     """
 
     asked: Path
@@ -35,7 +35,7 @@ class SlicePlan(NamedTuple):
 
 
 def without_repeats(plan: SlicePlan, request: Message) -> Any:
-    """A few bytes could ask for the same long answer thousands of times."""
+    """The request without repeated elements: a few bytes could ask for a long answer thousands of times."""
     if isinstance(plan.once, tuple):
         return _partitions_once(request, plan.asked, *plan.once)
     name, *inner = plan.asked
@@ -79,7 +79,7 @@ def is_long(plan: SlicePlan, request: Message) -> bool:
 
 
 def parts_of(plan: SlicePlan, request: Message) -> Iterator[Any]:
-    """The same request as several of about a slice each, in its order."""
+    """The request as several requests of about a slice each, in order."""
     name, *inner = plan.asked
     for elements, _ in _cut(getattr(request, name), tuple(inner), plan.slice):
         yield _changed(request, name, elements)
@@ -92,7 +92,7 @@ def joined(plan: SlicePlan, answers: list[Any]) -> Any:
 
 
 def _weight(holder: Any, path: Path, whole: int) -> int:
-    """Elements at every depth. A null array asks for everything, which may be much: it counts as a whole slice."""
+    """The number of elements at all depths. A null array asks for everything and counts as a whole slice."""
     elements = getattr(holder, path[0])
     if elements is None:
         return whole

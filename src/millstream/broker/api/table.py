@@ -17,7 +17,7 @@ from millstream.protocol.api import APIS, OWN_APIS, PEER_APIS, Api
 
 
 class ListenerKind(enum.Enum):
-    """Who connects there. Other nodes forward their clients' requests, so they are served everything."""
+    """For whom a listener is. Nodes are served all APIs, because they forward their clients' requests."""
 
     CLIENTS = "clients"
     NODES = "nodes"
@@ -31,16 +31,16 @@ class ApiRow(msgspec.Struct, frozen=True):
     """The permissions that a request's caller must have."""
     listeners: frozenset[ListenerKind]
     slices: SlicePlan | None = None
-    """How a long request is cut into several whose answers are put together again."""
+    """How a long request is split into several whose answers are joined."""
     is_in_order: bool = True
-    """While it waits for its answer, no later request of its connection is handled."""
+    """Whether later requests of the connection wait until this one is answered."""
 
 
 _EVERYWHERE = frozenset(ListenerKind)
 _NODES = frozenset({ListenerKind.NODES})
 _BY_NAME = {api.name: api for api in (*APIS.values(), *PEER_APIS.values(), *OWN_APIS.values())}
 _PARTITIONS = ("topics", "partitions")
-# Handlers of one subject share a module.
+# Modules with several handlers.
 _SHARED = {
     name: module
     for module, names in {
@@ -232,7 +232,7 @@ TABLE: dict[int, ApiRow] = {
             groups(Operation.DESCRIBE, "group_ids"),
             slices=SlicePlan(("group_ids",), ("groups",), slice=_LARGE_EACH, once=""),
         ),
-        # They are decided in their order, and share the writes that they wait for.
+        # These are decided in order anyway, and share the writes that they wait for.
         _row("share_fetch", _OF_CONSUMERS, handler="ShareFetch", is_in_order=False),
         _row("share_acknowledge", _OF_CONSUMERS, handler="ShareAcknowledge", is_in_order=False),
         _row(
@@ -258,7 +258,7 @@ TABLE: dict[int, ApiRow] = {
         _row("remove_raft_voter", cluster(Operation.ALTER)),
         _node_row("peer_hello", "peers.apis:hello"),
         _node_row("peer_quorum", "peers.apis:quorum"),
-        # The quorum's messages come on the same connection, and are not held up.
+        # The quorum's messages use the same connection, and must not be held up.
         _node_row("peer_command", "peers.apis:command", is_in_order=False),
         _node_row("peer_client", "peers.apis:client", _EVERYWHERE),
         _node_row("peer_founding", "peers.apis:founding", _EVERYWHERE, is_in_order=False),
@@ -273,7 +273,7 @@ TABLE: dict[int, ApiRow] = {
 
 
 def served_at(kind: ListenerKind) -> frozenset[int]:
-    """The keys of the APIs that a listener of this kind takes."""
+    """The keys of the APIs that a listener of this kind serves."""
     return frozenset(key for key, row in TABLE.items() if kind in row.listeners)
 
 
