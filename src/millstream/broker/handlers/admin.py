@@ -1,4 +1,4 @@
-"""What the handlers of administrators' requests share."""
+"""Functions shared by handlers of administrators' requests."""
 
 import asyncio
 import datetime
@@ -19,7 +19,7 @@ _UNTHROTTLED = datetime.timedelta()
 
 
 class NoTransactions(KafkaError):
-    """Every client gives up at this code. A code that says that the coordinator is away would be retried for ever."""
+    """Every client gives up at this code. An error of an absent coordinator would be retried forever."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -29,12 +29,12 @@ class NoTransactions(KafkaError):
 
 
 def answer(response: Callable[..., Result], **fields: Any) -> Result:
-    """A reply of kio's class. Its throttle time is not the handler's business: the encoder writes it."""
+    """A reply of kio's class. The encoder writes the real throttle time."""
     return response(throttle_time=_UNTHROTTLED, **fields)
 
 
 def layers_of(defaults: Defaults, image: MetadataImage) -> BrokerLayers:
-    """This broker's settings by strength, for describing what is in effect and why."""
+    """This broker's settings in layers of precedence, for describing the values in effect and their sources."""
     return BrokerLayers(
         dynamic=image.broker_configs.get(str(defaults.broker_id), {}),
         dynamic_default=image.broker_configs.get("", {}),
@@ -61,12 +61,12 @@ async def submit_within(
 
 
 async def others_first() -> None:
-    """Between two commands of one request: other work has a turn."""
+    """Give other work a turn between two commands of one request."""
     await asyncio.sleep(0)
 
 
 async def unhurried(items: Iterable[Item], size: int = 200) -> AsyncIterator[Item]:
-    """Yields the items; after every few of them, other work has a turn."""
+    """Yields the items; after every `size` of them, other work has a turn."""
     for number, item in enumerate(items, 1):
         yield item
         if number % size == 0:
@@ -74,7 +74,7 @@ async def unhurried(items: Iterable[Item], size: int = 200) -> AsyncIterator[Ite
 
 
 def check_cluster_id(metadata: MetadataService, wanted: str | None) -> None:
-    """A request that names a cluster is meant for that one only."""
+    """Refuse a request that names another cluster."""
     known = metadata.image.cluster_id
     if wanted not in (None, known):
         raise KafkaError(

@@ -25,7 +25,7 @@ async def list_groups(groups: Groups, request: ListGroupsRequest, call: Call) ->
     code = ErrorCode.NONE
     for found in await groups.submit_to_all(ListGroups(states, types)):
         if isinstance(found, KafkaError):
-            # A list that lacks groups must say so; a partition that has just moved away lacks nothing here.
+            # An incomplete list must carry an error, except for a partition that has just moved to another node.
             code = code if found.code is ErrorCode.NOT_COORDINATOR else found.code
         elif isinstance(found, Listed):
             listed += [

@@ -221,7 +221,7 @@ def _member(found: DescribedConsumer | DescribedShareMember) -> dict[str, Any]:
 
 
 def _named(kind: Any, partitions: PartitionSet, image: MetadataImage) -> Any:
-    """Without topics that are no longer there."""
+    """The partitions by topic name, without topics that no longer exist."""
     return kind.Assignment(
         topic_partitions=tuple(
             kind.TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=tuple(sorted(indexes)))

@@ -82,7 +82,7 @@ async def join_group(groups: Groups, request: JoinGroupRequest, call: Call) -> J
 
 
 def client_host(call: Call) -> str:
-    """As Kafka shows it: a slash and the address."""
+    """The client's host as Kafka shows it: a slash and the address."""
     return "/" + call.caller.host
 
 

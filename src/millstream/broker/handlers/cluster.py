@@ -177,7 +177,7 @@ async def unregister_broker(
 
 
 class UpdateFeaturesAnswer(msgspec.Struct, frozen=True):
-    """`results` are of versions 0 and 1; version 2 has an error of the whole request alone."""
+    """Versions 0 and 1 have `results`; version 2 has only an error of the whole request."""
 
     error_code: ErrorCode
     error_message: str | None

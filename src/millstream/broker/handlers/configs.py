@@ -130,7 +130,7 @@ def describe(
 def _shown(
     layers: BrokerLayers, own: Mapping[str, str], image: MetadataImage, broker_id: int, call: Call
 ) -> BrokerLayers:
-    """With what tools look for: addresses, and what all brokers have in common."""
+    """The broker's layers with values that tools read: addresses, and settings common to all brokers."""
     static = {**layers.static, **own}
     broker = image.brokers.get(broker_id)
     if broker is not None:

@@ -1,5 +1,5 @@
-"""DeleteRecords, versions 0 to 2: move the log's start; answered when it is on disk here and every live replica has
-moved its own.
+"""DeleteRecords, versions 0 to 2: move the log's start; answered when the new start is on disk here and on every live
+replica.
 """
 
 import asyncio

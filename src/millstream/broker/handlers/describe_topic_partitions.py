@@ -52,7 +52,7 @@ def handle(
 def page(
     image: MetadataImage, names: Iterable[str], first_index: int, limit: int
 ) -> tuple[tuple[DescribeTopicPartitionsResponseTopic, ...], Cursor | None]:
-    """Up to `limit` partitions of the named topics from `first_index` of the first, and where to go on."""
+    """Up to `limit` partitions of the named topics from `first_index` of the first topic, and the next cursor."""
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
         if limit == 0:
@@ -94,7 +94,7 @@ def _described(
 def _as_shown(
     call: Call, found: TopicImage | None, topic: DescribeTopicPartitionsResponseTopic
 ) -> DescribeTopicPartitionsResponseTopic:
-    """Clients that are told only of this node hear that it leads every partition that has a leader."""
+    """Clients that are shown only this node see it as the leader of every partition that has one."""
     node_id = None if found is None else call.shown_leader(found)
     if node_id is None:
         return topic

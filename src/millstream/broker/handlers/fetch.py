@@ -1,7 +1,7 @@
-"""Fetch, versions 4 to 18: record batches as they stand in the log, at once or when enough of them have come.
+"""Fetch, versions 4 to 18: record batches as they are in the log, at once or when enough bytes have arrived.
 
-Followers' fetches come here too and are served by `replicas/serving`. Not done: aborted transactions (there are none),
-and naming the current leader in the reply.
+Followers' fetches arrive here too and are served by `replicas/serving`. Not done: aborted transactions (there are
+none), and naming the current leader in the reply.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from millstream.runtime.clock import Clock
 
 READ_COMMITTED = 1
 CONSUMER = -1
-# A reply is held in memory until the client has taken it; no client gets more than this at once, as in Kafka.
+# A reply is held in memory until the client has read it; no reply is larger than this, as in Kafka.
 MAX_REPLY_BYTES = 55 << 20
 _MIN_REPLY_BYTES = 1 << 16
 # How long a fetch waits at least for memory before it is answered without records.
@@ -42,7 +42,7 @@ _MEMORY_PATIENCE_MS = 1000
 
 # With more partitions a request is answered in slices.
 _MANY_PARTITIONS = 2 * SLICE_ELEMENTS
-# What one of them takes while its request is answered.
+# Memory that one partition takes while its request is answered.
 _PARTITION_BYTES = 600
 
 Wanted = list[tuple[str | bytes, FetchPartition]]
@@ -80,11 +80,11 @@ class Fetch:
 
 
 class ClientFetches(msgspec.Struct, eq=False):
-    """Answers from what this node has of the wanted partitions, now or when enough of it has come."""
+    """Answers fetches from this node's logs, at once or when enough bytes have arrived."""
 
     reads: Reads
     preferred_reader: PreferredReader
-    """The replica that a client of a rack should rather read from, if any."""
+    """Returns the replica in the client's rack that it should read from, if any."""
     memory: MemoryBudget
     reply_memory: MemoryBudget
     long_work: LongWork
@@ -106,7 +106,7 @@ class ClientFetches(msgspec.Struct, eq=False):
 
 
 class DelayedFetch:
-    """A fetch, and while it waits for more bytes than there are, its place in the partitions' lists of readers."""
+    """A fetch; while it waits for more bytes, it is in the partitions' lists of readers."""
 
     __slots__ = (
         "_call",
@@ -137,7 +137,7 @@ class DelayedFetch:
         self._session = session
         self._wanted = wanted
         self._reply: ReplySlot | None = None
-        # By offset too: nothing keeps a request from naming a partition twice.
+        # By offset too: a request may name a partition twice.
         self._kept: dict[tuple[str | bytes, int, int], Kept] = {}
         self._kept_bytes = 0
         self._missing_bytes = 0
@@ -146,7 +146,7 @@ class DelayedFetch:
         self._timer: asyncio.TimerHandle | None = None
 
     def read(self) -> list[FetchedPartition]:
-        """The state of every partition, and as many records as may be sent; none when there is no memory for them."""
+        """The state of every partition, and as many records as limits and memory allow."""
         fetched: list[FetchedPartition] = []
         self._read_some(self._wanted, fetched, self._readable_bytes())
         return fetched
@@ -156,7 +156,7 @@ class DelayedFetch:
         return min(self._request.max_bytes, MAX_REPLY_BYTES, max(free, _MIN_REPLY_BYTES)) if free > 0 else -1
 
     def _read_some(self, some: Wanted, fetched: list[FetchedPartition], left: int) -> int:
-        """Returns what is left for the others; at first it is -1 when there is no memory at all."""
+        """Returns the bytes left for other partitions; `left` is -1 at first when there is no memory at all."""
         empty = left >= 0 and not any(len(each.records) for each in fetched)
         for topic, wanted in some:
             partition = self._read_partition(topic, wanted, max(left, 0), min_one=empty)
@@ -170,7 +170,7 @@ class DelayedFetch:
     # -- of many partitions: slice by slice, with a turn for others after each
 
     async def answer_in_slices(self) -> Any:
-        """The answer, or LATER when more data is waited for."""
+        """The answer, or LATER when the fetch waits for more data."""
         with self._fetches.memory.held(len(self._wanted) * _PARTITION_BYTES):
             fetched = await self._read_in_slices()
             if self._call.is_abandoned:
@@ -208,7 +208,7 @@ class DelayedFetch:
         )
 
     async def _watch_in_slices(self) -> None:
-        """Stand in the lines of all partitions; what comes meanwhile may end the waiting at any time."""
+        """Join the lists of readers of all partitions; arriving data may end the wait at any time."""
         async for some in self._fetches.long_work.slices(self._wanted, 10 * SLICE_ELEMENTS):
             if self._reply is None:
                 return
@@ -261,7 +261,7 @@ class DelayedFetch:
         )
 
     def _find(self, topic: str | bytes, index: int) -> Partition:
-        """Clients that say where they are may read from followers (KIP-392)."""
+        """The partition to read; clients that name their rack may read from a follower (KIP-392)."""
         partitions = self._fetches.reads.partitions
         if not self._request.rack_id:
             return partitions.find_for_client(topic, index)
@@ -271,7 +271,7 @@ class DelayedFetch:
         return partition
 
     def _prefers_another(self, partition: Partition, wanted: FetchPartition, reply: FetchedPartition) -> bool:
-        """Whether the client does better to read from a replica in its own rack, which the reply then names."""
+        """Whether the client should read from a replica in its own rack, which the reply then names."""
         if not partition.is_leader:
             if wanted.fetch_offset > partition.log.log_end_offset:
                 raise KafkaError(
@@ -319,7 +319,7 @@ class DelayedFetch:
         self._begin_waiting(self._request.max_wait_ms)
 
     def _keep(self, fetched: list[FetchedPartition], found_bytes: int) -> None:
-        """Unless memory is short: half of it is kept for replies that can be sent now."""
+        """Keep records for the answer, unless memory is short: half of it is for replies that can be sent now."""
         memory = self._fetches.reply_memory
         if found_bytes > memory.free_bytes - memory.limit_bytes // 2:
             return
@@ -331,7 +331,7 @@ class DelayedFetch:
 
     def _watch(self, some: Wanted) -> None:
         for topic, wanted in some:
-            # It was found just now for `read`; whether it may be answered is checked again before the answer.
+            # It was found just now for `read`, and is checked again before the answer.
             partition = self._fetches.reads.partitions.find_replica(topic, wanted.partition)
             partition.await_data(self)
             self._watched.append(partition)
@@ -353,7 +353,7 @@ class DelayedFetch:
         if self._fetches.reply_memory.free_bytes > 0:
             self._finish()
         elif self._reply is not None:
-            # Those before it in the line have taken it all.
+            # Earlier waiters have taken all memory.
             self._memory = self._fetches.reply_memory.when_free(0, self._memory_freed)
 
     def _begin_waiting(self, patience_ms: int) -> None:
@@ -362,7 +362,7 @@ class DelayedFetch:
         self._timer = self._fetches.delayed.later(patience_ms / 1000, self._finish)
 
     def _stop_waiting(self) -> ReplySlot | None:
-        """Leave every line this stands in; returns the reply that is still to be made."""
+        """Leave all lists of readers; returns the reply that is still to be sent."""
         reply, self._reply = self._reply, None
         if reply is None:
             return None

@@ -53,7 +53,7 @@ class FetchSession(msgspec.Struct):
                 self.partitions.pop((topic, index), None)
 
     def changed(self, fetched: list[FetchedPartition], *, full: bool) -> list[FetchedPartition]:
-        """What the client must be told: everything at first, afterwards only what differs from last time."""
+        """The partitions for the reply: all at first, later only those that have changed."""
         told = []
         for partition in fetched:
             key = partition.topic, partition.index
@@ -67,7 +67,7 @@ class FetchSession(msgspec.Struct):
             cached.log_start_offset = partition.log_start_offset
             cached.last_stable_offset = partition.last_stable_offset
             if len(partition.records):
-                # A partition that got data goes to the end of the line, so that a small fetch size starves none.
+                # A partition with data goes to the end, so that a small fetch size starves none.
                 self.partitions.move_to_end(key)
             if partition.error:
                 cached.answered = False
@@ -87,9 +87,9 @@ class FetchSession(msgspec.Struct):
 
 
 class FetchSessions:
-    """All sessions of the node; when the slots are full, one unused for two minutes makes room or none is opened.
+    """All sessions of the node. When all slots are taken, one unused for two minutes is replaced, or none is opened.
 
-    The same when all of them together have too many partitions.
+    The same holds when sessions have too many partitions together.
     """
 
     EVICTABLE_AFTER_SECONDS = 120.0
@@ -113,7 +113,7 @@ class FetchSessions:
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def open(self, request: FetchRequest, *, by_topic_id: bool, now: float) -> FetchSession | None:
-        """The session of this request, if it has one; KafkaError when it names one that does not fit."""
+        """The session of this request, if any; KafkaError when the session is unknown or its epoch is wrong."""
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._sessions.pop(request.session_id, None)
             if request.session_epoch == FINAL_EPOCH:
@@ -153,7 +153,7 @@ class FetchSessions:
         return session
 
     def _has_room(self, added: int, now: float, session: FetchSession | None) -> bool:
-        """For so many partitions more, if need be in the place of sessions that are not used any more."""
+        """Whether so many more partitions fit, if necessary by removing unused sessions."""
         if added + (len(session.partitions) if session else 0) <= self._most_partitions // self._slots:
             # Nearly always: as many of each session fit in any case.
             return True
@@ -170,7 +170,7 @@ class FetchSessions:
         return True
 
     def _new_id(self) -> int:
-        """By chance, not by counting: a client that missed a restart must not meet the session of another."""
+        """Random: a client that missed a restart must not use the session of another client."""
         while (session_id := self._random_below(_MAX_ID) + 1) in self._sessions:
             pass
         return session_id

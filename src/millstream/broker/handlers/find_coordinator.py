@@ -23,7 +23,7 @@ _TOPIC_OF = {_GROUP: OFFSETS_TOPIC, _SHARE: SHARE_STATE_TOPIC}
 
 
 class FindCoordinatorAnswer(msgspec.Struct, frozen=True):
-    """Also what versions up to 3 show, which answer for one key only."""
+    """With the fields of versions up to 3, which answer for only one key."""
 
     coordinators: tuple[Coordinator, ...]
 

@@ -27,7 +27,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 
 _GROUP_ERRORS_FROM = 2
 _TOPIC_IDS_FROM = 10
-# That are made into values of the reply in one go.
+# Offsets converted for the reply in one turn.
 _MANY_OFFSETS = 5_000
 
 
@@ -44,7 +44,7 @@ class _GroupAnswer(msgspec.Struct, frozen=True):
 
 
 class OffsetFetchAnswer(msgspec.Struct, frozen=True):
-    """Also what versions up to 7 show, which answer for one group only."""
+    """With the fields of versions up to 7, which answer for only one group."""
 
     groups: tuple[_GroupAnswer, ...]
 
@@ -115,7 +115,7 @@ def _partition(fetched: FetchedOffset) -> OffsetFetchResponsePartitions:
 
 
 def _refused(group: Any, code: ErrorCode, call: Call) -> _GroupAnswer:
-    """The oldest version has no place for an error but at each partition."""
+    """A group's error; version 1 can only carry it in each partition."""
     topics: tuple[_TopicAnswer, ...] = ()
     if call.version < _GROUP_ERRORS_FROM:
         topics = tuple(_failed(topic, code) for topic in group.topics or ())

@@ -68,7 +68,7 @@ async def _answer(
         if partition.log.offline is not None:
             raise partition.log.offline
         found = await _look_up(long_work, partition, wanted.timestamp, request.isolation_level)
-        # A thread may have been asked: meanwhile others may have gone on without this node.
+        # A look-up in a thread may have taken long: other nodes may have taken over meanwhile.
         if partitions.find_for_client(topic, wanted.partition_index) is not partition:
             raise partition.not_leader()
     except KafkaError as failure:
@@ -92,7 +92,7 @@ async def _look_up(
     end = partition.last_stable_offset if isolation_level == READ_COMMITTED else partition.high_watermark
     state = partition.replication
     if state is not None and end < state.epoch_start_offset and timestamp not in (EARLIEST, EARLIEST_LOCAL):
-        # A new leader does not know yet what the one before it had committed: an answer now might go back.
+        # A new leader does not know the committed offset of the previous one yet: an answer might go backwards.
         raise KafkaError(
             ErrorCode.OFFSET_NOT_AVAILABLE, "the leader is new and has not heard of its followers yet"
         )

@@ -15,7 +15,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.log_checksum import HIGH_WATERMARK, ChecksumRequest, LogChecksum
 from millstream.protocol.record_batch import CorruptBatch, read_header
 
-# One answer reads at most this much, in pieces between which others have their turn.
+# One answer covers at most this much, read in pieces with turns for other work in between.
 MOST_BYTES = 64 << 20
 _PIECE_BYTES = 1 << 20
 
@@ -43,7 +43,7 @@ async def _checksum(faults: StorageFaults, partition: Partition, wanted: Checksu
     offset = max(wanted.offset, log.log_start_offset)
     size = crc = count = 0
     while size < limit and offset < until:
-        # Once more at every piece: segments may have gone and records with them.
+        # Read anew for every piece: segments may have been deleted meanwhile.
         try:
             read = log.read(offset, min(limit - size, _PIECE_BYTES), until)
         except CorruptBatch as error:
@@ -62,7 +62,7 @@ async def _checksum(faults: StorageFaults, partition: Partition, wanted: Checksu
 
 
 def _count(batches: memoryview) -> int:
-    """Of batches that have been verified."""
+    """The number of batches, which are verified already."""
     count = position = 0
     while position < len(batches):
         position += read_header(batches, position).size_bytes

@@ -55,7 +55,7 @@ async def describe_log_dirs(
 
 
 def chosen(image: MetadataImage, topics: tuple[Any, ...] | None) -> list[tuple[str, Iterable[int]]]:
-    """The partitions asked for, all of them where the client names none."""
+    """The requested partitions; all where the client names none."""
     if topics is None:
         return [(topic.name, range(len(topic.partitions))) for topic in image.topics.values()]
     return [(topic.topic, topic.partitions) for topic in topics]

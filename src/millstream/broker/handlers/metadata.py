@@ -33,7 +33,7 @@ from millstream.protocol.metadata import (
 )
 from millstream.protocol.wire import NULL_UUID
 
-# Partitions that are described in one go, of all topics together; a topic costs as much as a few of them.
+# Partitions described in one turn, over all topics; a topic costs as much as a few partitions.
 _MANY_PARTITIONS = 2_000
 _TOPIC_COST = 10
 _MANY_TOPICS = 2 * SLICE_ELEMENTS
@@ -54,7 +54,7 @@ class Metadata:
         rack: str | None,
         auto_create: Defaults | None,
     ) -> None:
-        """`auto_create` are the defaults of topics that are created when they are asked for; None where none are."""
+        """`auto_create` has the defaults of topics that are created on request; None where that is off."""
         self._metadata = metadata
         self._view = view
         self._long_work = long_work
@@ -101,7 +101,7 @@ class Metadata:
         return self._described(wanted, call, refused)
 
     async def _answer_many(self, wanted: MetadataRequest, call: Call) -> Any:
-        """Where even looking for topics that do not exist takes long."""
+        """For many topics, where even the search for missing ones takes long."""
         missing: dict[str, None] = {}
         async for some in self._long_work.slices(wanted.topics or []):
             missing |= dict.fromkeys(self._creatable(wanted, some))
@@ -115,7 +115,7 @@ class Metadata:
         if not (wanted.topics and wanted.allow_auto_topic_creation and self._auto_create is not None):
             return []
         if self._view.is_cut_off:
-            # It could only wait for a controller; the client is about to be sent to another node.
+            # Creating could only wait for a controller, and the client will soon be sent to another node.
             return []
         topics = self._metadata.image.topics
         names = dict.fromkeys(topic.name for topic in some if topic.name is not None)
@@ -145,7 +145,7 @@ class Metadata:
         return wanted, self._cluster(call, image), topics
 
     async def _in_slices(self, wanted: MetadataRequest, call: Call, refused: Refused) -> Encoded:
-        """Of one image from the first topic to the last."""
+        """Encodes the answer in slices, all from one image."""
         image, version = self._metadata.image, call.version
         live = self._view.live(image)
         named = _named(image, wanted)
@@ -256,7 +256,7 @@ def _unknown(wanted: WantedTopic, refused: Refused) -> TopicMetadata:
 
 
 def _led_by(node_id: int, topic: TopicMetadata) -> TopicMetadata:
-    """For clients that are told only of this node: it appears to lead every partition that has a leader."""
+    """For clients that are shown only this node: it appears as the leader of every partition that has one."""
     return topic._replace(
         partitions=[
             each if each.leader == NO_LEADER else each._replace(leader=node_id) for each in topic.partitions
@@ -265,7 +265,7 @@ def _led_by(node_id: int, topic: TopicMetadata) -> TopicMetadata:
 
 
 def _is_led_by(image: MetadataImage, wanted: MetadataRequest, brokers: frozenset[int]) -> bool:
-    """Whether one of the brokers leads a partition of what is asked for."""
+    """Whether one of the brokers leads a requested partition."""
     if wanted.topics is None:
         topics = list(image.topics.values())
     else:

@@ -62,7 +62,7 @@ def _too_many(request: CommitRequest, call: Call) -> list[TopicOutcome]:
 
 
 class _PendingCommit:
-    """What was asked for, and the offsets of it that the coordinator is given."""
+    """A request, and those of its offsets that are sent to the coordinator."""
 
     __slots__ = ("_call", "_request", "_topics", "offsets")
 
@@ -99,7 +99,7 @@ class _PendingCommit:
         self._call.reply_later().answer(self.outcomes(codes))
 
     def outcomes(self, codes: tuple[ErrorCode, ...]) -> list[TopicOutcome]:
-        """`codes` are those of `offsets`; the others were never asked for."""
+        """`codes` are the coordinator's, for `offsets`; other offsets were refused before."""
         for code in set(codes) - {ErrorCode.NONE}:
             self._call.count_error(code)
         following = iter(codes)

@@ -1,4 +1,4 @@
-"""Produce, versions 0 to 13, served from 3: validate, append, acknowledge when the records are as durable as was asked.
+"""Produce, versions 0 to 13, served from 3: validate, append, acknowledge when records are as durable as requested.
 
 Not done: transactions (a transactional batch is refused), the message formats before Kafka 0.11, and naming the current
 leader in the reply.
@@ -23,10 +23,10 @@ from millstream.protocol.records import InvalidRecordsError
 NO_ACKS, LEADER_ACK, ALL_ACKS = 0, 1, -1
 _ACKS = (NO_ACKS, LEADER_ACK, ALL_ACKS)
 
-# What is appended in one go: partitions, and bytes of records.
+# Partitions, and bytes of records, that are appended in one turn.
 _MANY_PARTITIONS = 200
 _MANY_BYTES = 8 << 20
-# More records are opened one request at a time: the threads that do it are those that sync.
+# Larger requests are converted one at a time: the same threads also sync.
 _MANY_RECORDS = 20_000
 
 _Checked = tuple[PartitionOutcome, Partition, memoryview, BatchHeader]
@@ -56,7 +56,7 @@ class Produce:
         return _answer(produce, outcomes, self._append(produce.acks, call, checked, None, outcomes))
 
     async def _in_slices(self, produce: ProduceRequest, call: Call) -> Any:
-        """As so many smaller requests with one answer."""
+        """Handle the request as several smaller ones with one answer."""
         outcomes: list[PartitionOutcome] = []
         waiting: DelayedProduce | None = None
         with self._opener.held(_size_of(produce)):
@@ -77,7 +77,7 @@ class Produce:
         return _answer(produce, outcomes, self._append(produce.acks, call, kept, None, outcomes))
 
     def _check(self, produce: ProduceRequest, call: Call) -> tuple[list[PartitionOutcome], list[_Checked]]:
-        """An outcome for each partition, and those whose batch may be appended."""
+        """An outcome for each partition, and the batches that may be appended."""
         outcomes: list[PartitionOutcome] = []
         checked: list[_Checked] = []
         version, find = call.version, self._appends.find
@@ -109,7 +109,7 @@ class Produce:
         return outcomes, checked
 
     async def _open(self, call: Call, checked: list[_Checked], *, is_long: bool) -> list[_Checked]:
-        """Each batch as its topic wants it, without those that are refused."""
+        """Each batch converted as its topic requires, without refused ones."""
         opened = await self._opener.run(self._converter(checked, call.version), is_long=is_long)
         ready: list[_Checked] = []
         for (outcome, *_), result in zip(checked, opened, strict=True):
@@ -120,7 +120,7 @@ class Produce:
         return ready
 
     def _converter(self, checked: list[_Checked], version: int) -> Callable[[], _Converted]:
-        """For a thread."""
+        """The conversion of batches, to be run in a thread."""
         limits = self._opener.limits
 
         def convert() -> _Converted:
@@ -146,7 +146,7 @@ class Produce:
         waiting: "DelayedProduce | None",
         outcomes: list[PartitionOutcome],
     ) -> "DelayedProduce | None":
-        """What the answer waits for, if it does."""
+        """Append the batches; returns what the answer waits for, if anything."""
         by_all = acks == ALL_ACKS
         for outcome, partition, records, header in checked:
             try:
@@ -253,7 +253,7 @@ def _answer(produce: ProduceRequest, outcomes: list[PartitionOutcome], waiting: 
 
 
 def _is_long(produce: ProduceRequest) -> bool:
-    """Whether others would have to wait: for many partitions, or for more bytes than are written in a moment."""
+    """Whether the request would hold up others: many partitions, or many bytes."""
     topics = produce.topics
     if len(topics) == 1 and len(topics[0].partitions) == 1:
         return len(topics[0].partitions[0].records or b"") > _MANY_BYTES
@@ -269,7 +269,7 @@ def _any_opened(checked: list[_Checked]) -> bool:
 
 
 def _owned(produce: ProduceRequest) -> ProduceRequest:
-    """A copy: the buffer that the records are in is reused as soon as its request is handled."""
+    """A copy: the read buffer is reused as soon as the request is handled."""
     copied = [
         TopicRecords(
             topic,

@@ -41,7 +41,7 @@ def _refused(code: ErrorCode) -> InitProducerIdResponse:
     return answer(InitProducerIdResponse, error_code=code, producer_id=_NO_ID, producer_epoch=_NO_ID)
 
 
-# In one reply: more would take others' time.
+# In one reply: more would hold up other requests.
 _MOST_PRODUCERS = 10_000
 
 

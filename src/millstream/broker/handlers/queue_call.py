@@ -10,7 +10,7 @@ async def handle(calls: QueueCalls, body: memoryview, call: Call) -> bytes:
     try:
         request = decode_request(body)
         if isinstance(request, TakeMessages):
-            # Messages that come when the consumer is gone are for others.
+            # When the consumer is gone, new messages are for other consumers.
             with call.awaited_by_caller_alone():
                 return encode_reply(await calls.answer(call.caller, request))
         return encode_reply(await calls.answer(call.caller, request))

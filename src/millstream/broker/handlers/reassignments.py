@@ -92,7 +92,7 @@ def list_partition_reassignments(
 def _wanted(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
 ) -> Iterator[tuple[str, Iterable[PartitionImage]]]:
-    """The partitions that were asked for and exist; all when the request has no list."""
+    """The requested partitions that exist; all when the request has no list."""
     if request.topics is None:
         for name, topic in sorted(image.topics.items()):
             yield name, topic.partitions

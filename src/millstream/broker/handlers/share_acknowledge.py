@@ -72,7 +72,7 @@ class ShareAcknowledge:
             queue.when_stored(told)
 
     def handle_series(self, series: AcknowledgeSeries, call: Call) -> int:
-        """Settle what requests of one session say that follow each other, in one go and with one buffer of replies."""
+        """Settle consecutive requests of one session together, with one buffer of replies."""
         request = series.request
         topic_id, (partition,) = request.topics[0]
         index = partition.partition_index

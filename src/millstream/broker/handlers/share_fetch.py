@@ -93,7 +93,7 @@ def _partition(index: int, told: Answered) -> FetchedShare:
 
 
 def _check(request: ShareFetchRequest) -> str:
-    """The group's id; KafkaError for what no session may ask."""
+    """The group's id; KafkaError for an invalid request."""
     if not request.group_id or not request.member_id:
         raise _invalid("GroupId and MemberId must not be empty")
     acknowledges = any(

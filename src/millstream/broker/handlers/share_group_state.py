@@ -46,7 +46,7 @@ def _handler(
     asked: Callable[[ShareKey, Message], Request[Any]],
     result: Callable[..., Any],
 ) -> Handler:
-    """One question to the coordinator and one result for each partition of the request."""
+    """Sends one request to the coordinator for each partition, and collects the results."""
 
     async def handle(coordinators: Coordinators, request: Message, call: Call) -> Any:
         topics = []

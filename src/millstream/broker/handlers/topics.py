@@ -144,7 +144,7 @@ async def create_partitions(
         map(_increase, request.topics),
         _PARTITIONS_AT_ONCE,
         lambda increase: increase.topic,
-        # Those that are refused take time too.
+        # Refused ones take time too.
         lambda increase: max(_added(image, increase), 1),
     )
     for some in slices:
