@@ -2,6 +2,5 @@
 `coordinators`, `shares`, `routing`; `node`, `services` and `wiring` put them together. A part takes what it uses, never
 the node, which only `process` and `testing` import.
 
-Comes in: bytes of Kafka clients. Goes out: calls to storage and cluster, and replies in order. Handlers are named as
-their API. Nothing below imports from here.
+In: bytes of Kafka clients. Out: calls to storage and cluster, and replies in order. Nothing below imports from here.
 """

@@ -1,10 +1,10 @@
-"""What callers are told of brokers and leaders: the one place that hides what has just gone.
+"""The brokers and leaders that clients are shown; the only place that hides nodes that have just disappeared.
 
-Three things make what they hear differ from the metadata. A broker that was fenced a moment ago is still listed:
-librdkafka ends what it has of a broker that is left out, and if that comes with the answer that names another leader,
-it forgets the new leader too. A leader whose process seems to have ended, though it is not fenced yet, is not named:
-a client that is sent back to it does not ask again for a second or two. And an answer waits a moment where a leader has
-just gone, because the controller mostly decides on another within a tenth of a second.
+The view differs from the metadata in three ways. A broker that was fenced less than a second ago is still listed:
+librdkafka drops the state of a broker that is missing from an answer, and if the same answer names a new leader,
+librdkafka forgets that too. A leader whose process seems to have ended, though it is not fenced yet, is not named: a
+client that is sent to it again does not ask for another leader for a second or two. And an answer waits a moment when a
+leader has just disappeared, because the controller usually elects another within a tenth of a second.
 """
 
 import asyncio
@@ -26,14 +26,14 @@ _LONGEST_WAIT_SECONDS = 0.5
 _LOOK_SECONDS = 0.01
 
 LedBy = Callable[[MetadataImage, frozenset[int]], bool]
-"""Whether one of these brokers leads something of what is asked for."""
+"""Whether one of these brokers leads a partition that the request asks for."""
 
 
 class _Waiting(msgspec.Struct):
     led_by: LedBy
     answer: Callable[[], None]
     image: MetadataImage | None = None
-    """In which a broker that has gone still led what is asked for."""
+    """The image by which `led_by` was true."""
 
 
 class ClusterView:
@@ -55,7 +55,7 @@ class ClusterView:
         self._waiting: list[_Waiting] = []
         self._timer: asyncio.Handle | None = None
         self._gone_since: dict[tuple[int, int], float] = {}
-        """By broker and its epoch."""
+        """When a broker's loss was noticed, by the broker's id and epoch."""
 
     def follow(self, metadata: "MetadataService") -> None:
         self.metadata = metadata
@@ -78,7 +78,7 @@ class ClusterView:
                 self._fenced_since[broker_id] = now
 
     def listed(self, image: MetadataImage) -> list[BrokerImage]:
-        """The live brokers and those who were until a moment ago."""
+        """The live brokers, and those fenced less than a second ago."""
         if not self._fenced_since:
             return image.live_brokers
         oldest = self._monotonic() - _LISTED_SECONDS
@@ -90,11 +90,11 @@ class ClusterView:
         ]
 
     def live(self, image: MetadataImage) -> frozenset[int]:
-        """Those that clients may be sent to."""
+        """The brokers that clients may be sent to."""
         return frozenset(each.broker_id for each in image.live_brokers if not self._seems_gone(each))
 
     def _seems_gone(self, broker: BrokerImage) -> bool:
-        """Its process has ended or may have, though it is not fenced yet."""
+        """Whether the broker's process has ended or may have ended, though it is not fenced yet."""
         if self.has_just_lost is None:
             return False
         return self.metadata.is_gone(broker) or self.has_just_lost(broker.broker_id)
@@ -102,7 +102,7 @@ class ClusterView:
     # -- leaders
 
     def leader(self, topic: str, partition: PartitionImage, live: frozenset[int]) -> int:
-        """Who leads the partition as far as clients are told; NO_LEADER where there is none."""
+        """The partition's leader that clients are shown; NO_LEADER where there is none."""
         leader = partition.leader
         if leader not in live:
             return NO_LEADER
@@ -115,23 +115,23 @@ class ClusterView:
         return leader
 
     def may_coordinate(self, broker_id: int) -> bool:
-        """Whether clients may be sent there for what it coordinates by the metadata."""
+        """Whether clients may be sent to the broker as a coordinator."""
         if broker_id == self.node_id and self._partitions.is_cut_off:
             return False
         return self.metadata.image.is_live(broker_id)
 
     @property
     def is_cut_off(self) -> bool:
-        """Others may have gone on without this node."""
+        """Whether other nodes may have taken over from this node."""
         return self._partitions.is_cut_off
 
     # -- waiting for a new leader
 
     def when_decided(self, led_by: LedBy, answer: Callable[[], None]) -> None:
-        """Call `answer` as soon as no broker that went within the last half second leads what is asked for."""
+        """Call `answer` once no broker that disappeared in the last half second leads what is asked for."""
         self._waiting.append(_Waiting(led_by, answer))
         if self._timer is None:
-            # Not at once: that a node has gone may be among what this turn of the loop still brings.
+            # Not at once: this turn of the loop may still bring the news that a node has disappeared.
             self._timer = self._loop.call_soon(self._look)
 
     def _look(self) -> None:
@@ -146,7 +146,7 @@ class ClusterView:
         self._timer = self._loop.call_later(_LOOK_SECONDS, self._look) if self._waiting else None
 
     def _just_gone(self, image: MetadataImage) -> frozenset[int]:
-        """Live brokers that seem gone, each for a while only: without a controller no other leader is chosen."""
+        """Live brokers that seem gone, each for half a second only: without a controller no other leader is elected."""
         now = self._loop.time()
         gone = [(each.broker_id, each.epoch) for each in image.live_brokers if self._seems_gone(each)]
         self._gone_since = {each: self._gone_since.get(each, now) for each in gone}

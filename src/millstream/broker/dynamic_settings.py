@@ -1,6 +1,6 @@
-"""Settings of the broker itself that are changed while it runs: how many connections, and how often logs are cleaned.
+"""Settings of the broker that can change while it runs: limits of connections, and the cleaner's interval.
 
-What is set for this broker counts, then what is set for all, then its file.
+The setting for this broker counts first, then the one for all brokers, then the settings file.
 """
 
 from millstream.broker.partitions.cleaner import Cleaner
@@ -14,7 +14,7 @@ from millstream.config.broker_table import BROKER_CONFIGS
 
 class DynamicSettings:
     def __init__(self, defaults: Defaults, server: Server, cleaner: Cleaner, most_connections: int) -> None:
-        """`most_connections` are those for which the system lets the process open files."""
+        """`most_connections` is the number that the limit of open files allows."""
         self._defaults = defaults
         self._server = server
         self._cleaner = cleaner

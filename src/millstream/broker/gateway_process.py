@@ -1,4 +1,4 @@
-"""A process that is a gateway and no node: doors to a cluster, and its HTTP port. It keeps nothing."""
+"""The process of a gateway, which is no node: doors to a cluster, and an HTTP port. It stores nothing."""
 
 import asyncio
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ async def _run(settings: Settings, attach: Sequence[Attach], clock: Clock) -> in
 
 
 class GatewayProcess:
-    """Serves at once: before a broker is found, its doors answer that there is none."""
+    """Serves at once; until a broker is found, its doors answer that none is available."""
 
     def __init__(self, settings: Settings, attach: Sequence[Attach], clock: Clock) -> None:
         self.address = ""

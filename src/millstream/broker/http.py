@@ -1,4 +1,4 @@
-"""The node's HTTP port: metrics, health, and what doors add."""
+"""The node's HTTP port: metrics, health, and the routes of doors."""
 
 from collections.abc import Callable, Sequence
 
@@ -50,7 +50,7 @@ class NodeHealth:
         free_bytes: Callable[[], int],
         doors: Sequence[AttachedDoor],
     ) -> None:
-        """`waiting_for` says why the node does not serve yet; it is empty when it does, and there are metadata then."""
+        """`waiting_for` says why the node does not serve yet; once it is empty, `metadata` may be called."""
         self._node_id = node_id
         self._clock = clock
         self._metrics = metrics
@@ -89,7 +89,7 @@ class NodeHealth:
         )
 
     def reasons_not_to_come(self) -> list[str]:
-        """Why clients should go to another node; nothing where this one serves."""
+        """Why clients should use another node; empty where this one serves."""
         partitions = self._partitions
         reasons = [f"the node is cut off: {why.value}" for why in partitions.cut_off_by]
         if not self._writability.can_write and not reasons:
@@ -102,7 +102,7 @@ class NodeHealth:
         return reasons
 
     def _reasons_of_damage(self) -> list[str]:
-        """Not what another replica mends."""
+        """Damage that is not repaired from another replica."""
         found = [each for each in self._faults().damaged() if not each.mends_itself]
         told = [f"{each.topic}:{each.partition}: {each.reason}; {each.advice}" for each in found[:_MOST_TOLD]]
         return told + [f"{len(found) - len(told)} more damaged partitions"] * (len(found) > len(told))

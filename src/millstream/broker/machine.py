@@ -1,4 +1,4 @@
-"""What the operating system gives to a node, as its parts get it: time, disk, threads, tasks; and why a node ends."""
+"""The node's access to the operating system: time, disk, threads, tasks; and the reason why a node ends."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -18,7 +18,7 @@ log = get_logger("millstream.node")
 class Tasks:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        # In the order they began, so that a simulated run can be repeated.
+        # In order of their start, so that a simulated run can be repeated.
         self._running: dict[asyncio.Task[Any], None] = {}
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
@@ -46,7 +46,7 @@ class NodeEnd:
         if not self.failure.done():
             log.error("node ends", reason=reason)
             self.failure.set_exception(RuntimeError(reason))
-            # Whoever waits for the end looks at whether there is a failure, not at what it is.
+            # Marks the exception as retrieved: waiters only check whether there is one.
             self.failure.exception()
 
 
@@ -55,7 +55,7 @@ class Machine(msgspec.Struct, frozen=True):
     disk: Disk
     clock: Clock
     expiry: CautiousTime
-    """The time by which things get too old; a wall clock that jumps does not make it jump."""
+    """The clock for expiry; it does not follow jumps of the wall clock."""
     workers: Workers
     tasks: Tasks
     host: Host

@@ -59,7 +59,7 @@ class Node:
         host: Host | None = None,
         raft: RaftSettings | None = None,
     ) -> None:
-        """`raft` is the quorum's pace, where it is not the usual one."""
+        """`raft` has the quorum's timing, if not the default."""
         host = host or SystemHost()
         performance, files = settings.performance, raise_and_share(settings.performance)
         self.settings = settings
@@ -123,7 +123,7 @@ class Node:
         )  # fmt: skip
 
     async def start(self) -> None:
-        """Open the data directory, recover what is in it, and listen. Raises with advice when that is impossible."""
+        """Open and recover the data directory, and listen. Raises an error with advice when that is impossible."""
         settings, broker = self.settings, self.settings.broker
         self.store.lock_or_advise()
         listening = self.listening = await bind_all(self.server, broker, self.routing.relay_for)
@@ -202,12 +202,12 @@ class Node:
         await loading.load(tell_recovered)
         replicas.repairs.found_at_start(loading.damaged)
         if loading.lost_unsynced and self.membership is None:
-            # A new epoch lets clients find out what is gone (KIP-320). In a cluster registering without the marker of
-            # a clean stop does it.
+            # A new epoch lets clients detect lost records (KIP-320). In a cluster, registering without the marker of
+            # a clean stop has that effect.
             await self.metadata.submit(AdvanceLeaderEpochs(self.node_id))
 
     async def stop(self) -> None:
-        """Take no more requests, answer those whose records are on their way to the disk, close everything."""
+        """Accept no more requests, answer those whose records are being synced, and close all parts."""
         if self.membership is not None:
             await self.membership.leave()
         self.server.stop_reading()
@@ -237,5 +237,5 @@ class Node:
 
     @property
     def _has_unanswered(self) -> bool:
-        """Whether records are on their way to the disk, or to another node."""
+        """Whether records are on their way to the disk or to another node."""
         return bool(self.delayed.produces) or self.routing.is_busy

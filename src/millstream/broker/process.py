@@ -1,4 +1,4 @@
-"""A process that is a node: from its start to SIGTERM, Ctrl-C, or an end that the node brings about itself."""
+"""The process of a node, from its start to SIGTERM, Ctrl-C, or a failure of the node."""
 
 import asyncio
 import gc
@@ -29,12 +29,12 @@ log = get_logger("millstream.node")
 _WARM_UP_SECONDS = 1.0
 # The garbage collector runs after this many new objects.
 _NEW_OBJECTS = 10_000
-# A node that is not ready by then waits for others, or has much to recover: its HTTP port says so.
+# A node that is not ready by then waits for other nodes or for recovery: its HTTP port opens to say so.
 _HTTP_AFTER_SECONDS = 1.0
 
 
 class CannotStart(Exception):
-    """The node did not come up; the message says why, and what to do."""
+    """The node could not start; the message gives the reason and advice."""
 
 
 def run(
@@ -42,7 +42,7 @@ def run(
 ) -> int:
     """Run a node until SIGTERM or Ctrl-C, on the system's disk and clock; returns the process's exit code.
 
-    `attach` makes its doors, which lie above the node.
+    `attach` makes the doors, which the node does not know.
     """
     import uvloop
 
@@ -69,7 +69,7 @@ async def _run(settings: Settings, disk: Disk, clock: Clock, attach: Sequence[At
         )
         if not starting.done() and not stopping.done():
             await http.start()
-        # A node of several may wait for others for as long as it takes to start them.
+        # A node of a cluster waits without a time limit for the others.
         await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
         if stopping.done() and not starting.done():
             await _call_off(starting)
@@ -103,7 +103,7 @@ async def _run(settings: Settings, disk: Disk, clock: Clock, attach: Sequence[At
             version=__version__,
         )
         loop.call_later(_WARM_UP_SECONDS, warm_up, node.machine.workers)
-        # What is there by now stays. Looking through it for garbage would take a tenth of a busy node's time.
+        # Objects made so far stay. Collecting them would take a tenth of a busy node's time.
         gc.freeze()
         gc.set_threshold(_NEW_OBJECTS)
         await asyncio.wait((stopping, node.failure), return_when=asyncio.FIRST_COMPLETED)
@@ -157,7 +157,7 @@ class _Http:
         self.address = f"{host}:{port}"
 
     async def attach(self) -> None:
-        """The node serves: open its doors."""
+        """Open the doors; called when the node serves."""
         node = self._node
         for attach in self._attach:
             door = attach(

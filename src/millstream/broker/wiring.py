@@ -1,4 +1,8 @@
-"""Which parts of the node each handler takes, by API. Like `node.py` it only connects; nothing else imports it."""
+"""The collaborators of each handler, by API. Like `node.py` this only connects parts.
+
+They are passed by position, which mypy does not check; `tests/unit/broker/api/test_table.py` compares them with each
+handler's type hints.
+"""
 
 import importlib
 from collections.abc import Callable
@@ -49,10 +53,10 @@ Parts = tuple[Any, ...]
 
 
 class HandlerParts:
-    """Asked for each handler once, with the first request for it."""
+    """Called once for each API, with its first request."""
 
     def __init__(self, node: "Node", groups: "Callable[[], Groups | NoGroups] | None" = None) -> None:
-        """`groups` are in the place of the node's, if given."""
+        """`groups` replaces the node's own, if given."""
         self._node = node
         self._groups: Callable[[], Groups | NoGroups] = groups or (lambda: node.services.groups)
         self._of: dict[str, Callable[[], Parts]] = {
@@ -102,7 +106,7 @@ class HandlerParts:
         return self._of[name]()
 
     def _state_alone(self) -> "NodeState":
-        """Of a node that is alone, and serves."""
+        """The state of a node that runs without others and serves."""
         from millstream.cluster.founding_messages import NodeState
 
         return NodeState(self._node.node_id, self._node.metadata.image.cluster_id, "")
@@ -144,7 +148,7 @@ def new_relays(node: "Node", routing: "Routing") -> "Relays":
 
 def warm_up(workers: "Workers") -> None:
     """Import in a thread the modules that the first request other than produce and fetch needs."""
-    # Nothing depends on it: a failed import fails again, with a message, when the module is needed.
+    # An error here is ignored: the import fails again, with a message, when the module is needed.
     workers.submit(_import_most_used, lambda _result, _error: None)
 
 
