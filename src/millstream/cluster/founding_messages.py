@@ -7,18 +7,18 @@ from millstream.protocol.wire import MalformedRequest
 
 
 class AskPromise(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """The founder asks to be let found a cluster with these first members; answered with a PromiseAnswer."""
+    """The founder asks for permission to found a cluster with these members; answered with a PromiseAnswer."""
 
     founder: MemberKey
     voters: tuple[MemberKey, ...]
 
 
 class AskState(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """Whether the node serves, and what it waits for otherwise; answered with a NodeState."""
+    """Asks whether the node serves, and if not, what it waits for; answered with a NodeState."""
 
 
 class FoundWith(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """An operator wants the cluster founded with these nodes; answered with a PromiseAnswer."""
+    """An operator asks to found the cluster with these nodes; answered with a PromiseAnswer."""
 
     node_ids: tuple[int, ...]
 
@@ -31,9 +31,9 @@ class PromiseAnswer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class NodeState(msgspec.Struct, frozen=True, array_like=True):
-    """`waiting_for` is empty where the node serves; `there` are (address, node id) of the seeds that it reaches.
+    """`waiting_for` is empty once the node serves; `there` has (address, node id) of each reachable seed.
 
-    `nodes_at` is where other nodes connect; empty when the question came to that address.
+    `nodes_at` is the listener for other nodes; empty when the request came in on that listener.
     """
 
     node_id: int

@@ -1,7 +1,7 @@
 """What the leader of a partition knows of its replicas, and what follows from it: in-sync set and high watermark.
 
-The committed in-sync set is the controller's word, which comes with the metadata. Until a change that was asked for is
-committed, the leader takes the safe side: the high watermark waits for new members already, and for old ones still.
+The controller decides the in-sync set and announces it in the metadata. While a requested change is not committed, the
+high watermark waits for the members of both the old and the new set.
 
 Below: where a follower's log parts from its leader's, found by epochs (KIP-101, KIP-279, KIP-320, KIP-595). No disk, no
 socket; time comes in as an argument.
@@ -25,15 +25,15 @@ class FollowerProgress(msgspec.Struct):
     """What the follower has, on disk where the topic is durable: the offset of its last fetch."""
     log_start_offset: int = UNKNOWN
     is_damaged: bool = False
-    """Some of what it has cannot be read, and can be had from others."""
+    """Some of its records cannot be read, but other replicas have them."""
     broker_epoch: int = UNKNOWN
     caught_up_at: float = float("-inf")
-    """The last moment at which it had everything that the leader had."""
+    """The last time at which it had all of the leader's records."""
     _fetched_at: float = float("-inf")
     _leader_end_at_fetch: int = UNKNOWN
 
     def fetched(self, offset: int, leader_end_offset: int, now: float) -> None:
-        """Caught up now, or, when it has what there was at its previous fetch, as of then."""
+        """Caught up now, or as of the previous fetch if the follower has reached the leader's end at that time."""
         if offset >= leader_end_offset:
             self.caught_up_at = max(self.caught_up_at, now)
         elif self._leader_end_at_fetch != UNKNOWN and offset >= self._leader_end_at_fetch:
@@ -47,10 +47,10 @@ class FollowerProgress(msgspec.Struct):
 
 
 class PendingChange(msgspec.Struct, frozen=True):
-    """An in-sync set that the controller was asked for, on top of the state with that partition epoch.
+    """A proposed in-sync set that the controller has not decided yet; valid only for this `partition_epoch`.
 
-    `broker_epochs` are those in which the members were seen when it was proposed: one that has registered again since
-    may have less than it had.
+    `broker_epochs` are the members' epochs at the time of the proposal: a broker that registered again since may have
+    lost records.
     """
 
     isr: tuple[int, ...]
@@ -93,7 +93,7 @@ class LeaderState:
         removing: tuple[int, ...] = (),
         is_move_ready: bool = False,
     ) -> None:
-        """`removing` are replicas that a reassignment takes away, `is_move_ready` when the others need them no more."""
+        """A reassignment takes the replicas in `removing` away; `is_move_ready`: the others no longer need them."""
         self.me = me
         self.removing, self.is_move_ready = removing, is_move_ready
         self.leader_epoch = leader_epoch
@@ -104,9 +104,9 @@ class LeaderState:
         self.min_isr = min_isr
         self.pending: PendingChange | None = None
         self.damaged_from: int | None = None
-        """Records from here on are not committed, and cannot be read here: nobody can have more of this log."""
+        """Records from here on are uncommitted and unreadable on the leader, so no follower can get past this offset."""
         self.is_making_way = False
-        """The controller was asked to let another lead, and its answer is not known."""
+        """The controller was asked to elect another leader and has not answered yet."""
         self._followers: dict[int, FollowerProgress] = {}
         self._set_replicas(replicas, now)
 
@@ -114,7 +114,7 @@ class LeaderState:
         self.replicas = replicas
         known = self._followers
         self._followers = {
-            # Members of the in-sync set begin with a whole lag time to show themselves.
+            # Members of the in-sync set get a full lag time for their first fetch.
             each: known.get(each) or FollowerProgress(caught_up_at=now if each in self.isr else float("-inf"))
             for each in replicas
             if each != self.me
@@ -132,7 +132,7 @@ class LeaderState:
         removing: tuple[int, ...] = (),
         is_move_ready: bool = False,
     ) -> None:
-        """The controller's word on the same leader epoch; what was asked for on an older state is decided."""
+        """Take new metadata of the same leader epoch; it settles any change that was proposed on an older state."""
         if partition_epoch < self.partition_epoch:
             return
         if partition_epoch > self.partition_epoch:
@@ -153,7 +153,7 @@ class LeaderState:
         broker_epoch: int = UNKNOWN,
         is_damaged: bool = False,
     ) -> bool:
-        """False when that broker keeps no replica of this partition, or not any more."""
+        """False when that broker keeps no replica of this partition."""
         follower = self._followers.get(broker_id)
         if follower is None:
             return False
@@ -166,7 +166,7 @@ class LeaderState:
     def advance(self, own_end_offset: int) -> bool:
         """Raise the high watermark to the lowest end of all that may be in sync; whether it moved.
 
-        `own_end_offset` is what counts of the leader's own log: in a durable topic what is on its disk.
+        `own_end_offset` is the end of the leader's own log; in a durable topic, of the part that is on its disk.
         """
         if self.is_under_minimum:
             return False
@@ -193,14 +193,15 @@ class LeaderState:
 
     @property
     def is_being_handed_over(self) -> bool:
-        """What is pending may make another lead, who needs this node no more to commit something."""
+        """Whether a pending change may elect another leader, which can commit without this node."""
         return self.is_making_way or (self.me in self.removing and self.pending is not None)
 
     @property
     def may_end_move(self) -> bool:
-        """Whether all in sync that a reassignment takes away have asked this leader for records, in this epoch.
+        """Whether all in-sync replicas that a reassignment removes have fetched from this leader in this epoch.
 
-        One that has led before it may not know yet, and would answer reads with what it has when it is needed no more.
+        A former leader that has not fetched may still believe that it leads, and would answer reads with old data once
+        it is removed.
         """
         return all(
             each == self.me or self._followers[each].end_offset != UNKNOWN
@@ -210,7 +211,7 @@ class LeaderState:
 
     @property
     def is_under_minimum(self) -> bool:
-        """Fewer committed members than are needed; a pending one does not count yet."""
+        """Whether the in-sync set is below the minimum; pending members do not count."""
         return len(self.isr) < min(self.min_isr, len(self.replicas))
 
     def lagging(self, leader_end_offset: int, now: float, max_lag_seconds: float) -> tuple[int, ...]:
@@ -227,8 +228,8 @@ class LeaderState:
         return follower is None or not follower.is_caught_up(end, now, max_lag_seconds)
 
     def may_join(self, broker_id: int, log_start_offset: int = UNKNOWN) -> bool:
-        """Whether a follower that is not in sync has what a member must have, and nothing that was deleted below
-        `log_start_offset`.
+        """Whether a follower outside the in-sync set has all the records that a member must have, and has deleted
+        everything below `log_start_offset`.
         """
         follower = self._followers.get(broker_id)
         return (
@@ -243,14 +244,14 @@ class LeaderState:
         return self._followers.get(broker_id)
 
     def lowest_log_start(self, own_start: int, brokers: Container[int]) -> int:
-        """The low watermark: below it none of these holds anything any more."""
+        """The low watermark: below it neither the leader nor any of `brokers` keeps records."""
         starts = [each.log_start_offset for broker, each in self._followers.items() if broker in brokers]
         return min([own_start, *starts])
 
     def propose(
         self, own_epoch: int = UNKNOWN, *, joining: Iterable[int] = (), leaving: Iterable[int] = ()
     ) -> PendingChange:
-        """Ask for a change; the caller takes it to the controller and must not ask for another before it is decided."""
+        """Propose a change; the caller sends it to the controller, and proposes no other until it is decided."""
         invariant(self.pending is None, "another change of the in-sync set is under way")
         gone = set(leaving)
         isr = (*(each for each in self.isr if each not in gone), *joining)
@@ -259,7 +260,7 @@ class LeaderState:
         return self.pending
 
     def clear_pending(self, change: PendingChange) -> None:
-        """The change was made, or will not be: nothing is waited for any more."""
+        """The change was made, or never will be."""
         if self.pending is change:
             self.pending = None
 
@@ -278,7 +279,7 @@ class EpochEnd(NamedTuple):
 def find_divergence(
     epochs: LeaderEpochs, log_end_offset: int, fetch_offset: int, last_fetched_epoch: int
 ) -> EpochEnd | None:
-    """What a leader answers a reader whose last batch before `fetch_offset` was of that epoch; None when they agree."""
+    """A leader's answer to a reader whose last batch before `fetch_offset` was of that epoch; None when they agree."""
     if last_fetched_epoch == UNDEFINED_EPOCH:
         return None
     found = EpochEnd(*epochs.end_offset(last_fetched_epoch, log_end_offset))
@@ -288,15 +289,15 @@ def find_divergence(
 
 
 def truncation_offset(epochs: LeaderEpochs, log_end_offset: int, diverging: EpochEnd) -> int:
-    """Up to where a follower keeps its log: there it asks again, with the epoch that it ends with then.
+    """The offset at which a follower cuts its log; it then asks again with its new last epoch.
 
-    Nothing that both logs hold is given up.
+    Records that both logs hold are never cut.
     """
     own = EpochEnd(*epochs.end_offset(diverging.epoch, log_end_offset))
     if own.epoch == UNDEFINED_EPOCH:
         # All of the follower's epochs are older: none of its batches is behind the leader's end of that epoch.
         return min(diverging.end_offset, log_end_offset)
     if own.epoch < diverging.epoch:
-        # The leader's epoch is unknown here: what follows the last common candidate is in doubt, and asked about next.
+        # The leader's epoch is unknown here: cut to the last epoch that may be common, and ask about that one next.
         return min(own.end_offset, log_end_offset)
     return min(diverging.end_offset, own.end_offset, log_end_offset)

@@ -21,7 +21,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 
 
 class Placer:
-    """Places the partitions of one command; what it placed before counts for what comes after."""
+    """Places the partitions of one command, counting those that it has already placed."""
 
     __slots__ = ("_away", "_here", "_ordinal", "_virtual_nodes")
 
@@ -38,7 +38,7 @@ class Placer:
     def place(self, wanted: Wanted, placement: str) -> list[Replicas]:
         """Replicas of the wanted partitions; the first of each is the preferred leader.
 
-        Brokers that are away are given replicas only where those that are here are too few.
+        Brokers that are not live get replicas only where there are too few live ones.
         """
         here, away, factor = self._here, self._away, wanted.replication_factor
         if not here or factor > len(here) + len(away):
@@ -62,7 +62,7 @@ class Placer:
 
 
 def placement_of(configs: Mapping[str, str], broker_configs: Mapping[str, str]) -> str:
-    """The placement of a topic with these settings of its own, on brokers with those."""
+    """The placement name for a topic with these topic settings and broker settings."""
     return resolve_topic_config(configs, broker_configs).placement
 
 

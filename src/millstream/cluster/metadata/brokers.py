@@ -23,17 +23,17 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 
 
 class RegisterBroker(msgspec.Struct, frozen=True):
-    """Answers the broker's new epoch. The first registration of all creates the cluster.
+    """Answers the broker's new epoch. The very first registration creates the cluster.
 
-    A broker of several registers fenced, and is let in by its first heartbeat as one that serves. It may ask again when
-    an answer was lost: one process, by its `incarnation`, is registered once.
+    In a cluster of several, a broker registers fenced and is unfenced by its first heartbeat. It may retry when an
+    answer was lost: a process, identified by its `incarnation`, is registered once.
     """
 
     broker_id: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     is_fenced: bool = False
-    # Of the marker that the last clean stop left in the data directory; -1 where there is none.
+    # From the marker that a clean stop leaves in the data directory; -1 without one.
     previous_epoch: int = -1
     directory: UUID | None = None
     # From the broker's own settings file: its minimum as a leader, where nothing else is set.
@@ -42,7 +42,7 @@ class RegisterBroker(msgspec.Struct, frozen=True):
 
     def decide(self, image: MetadataImage, new_id: NewId, /) -> Decision[int]:
         if self.directory in image.retired_directories:
-            # It was started before it was removed, and did not know.
+            # It was removed while it was running.
             raise KafkaError(
                 ErrorCode.INVALID_REGISTRATION,
                 f"node {self.broker_id} was removed from the cluster; it may come back with an empty --data",
@@ -77,7 +77,7 @@ class RegisterBroker(msgspec.Struct, frozen=True):
         return Decision(tuple(records), epoch)
 
     def _losses(self, image: MetadataImage) -> Losses:
-        """Without the marker of its last epoch, records that the broker had not flushed must be taken for lost."""
+        """Without the marker of its last epoch, the broker must be assumed to have lost unflushed records."""
         was = image.brokers.get(self.broker_id)
         if was is None or was.epoch == self.previous_epoch:
             return NO_LOSSES
@@ -90,16 +90,16 @@ class BrokerStanding(msgspec.Struct, frozen=True):
 
     is_fenced: bool
     may_stop: bool
-    # The committed index when the controller made sure, after the heartbeat came, that it still is the controller.
+    # The committed index at which the controller, after the heartbeat arrived, confirmed its leadership.
     index: int = -1
 
 
 class BrokerHeartbeat(msgspec.Struct, frozen=True):
-    """A broker's sign of life; it is let in when it wants to serve, and hands everything over when it wants to stop.
+    """Keeps a broker's session alive, unfences it when it wants to serve, and moves its leaders when it wants to stop.
 
-    Once it wants to stop there is no way back for this epoch: a sign of life that was under way changes nothing.
-    One that cannot write is fenced until it can, as if it were silent: others are not to wait for it. As long as it
-    serves it is only told that it would be: another must not lead before it has stopped.
+    A stop cannot be taken back within this epoch: delayed heartbeats change nothing. A broker that cannot write is
+    fenced, so that nobody waits for it. While it is still serving, the answer only announces the fencing: no other
+    broker may lead before it has stopped serving.
     """
 
     broker_id: int
@@ -107,7 +107,7 @@ class BrokerHeartbeat(msgspec.Struct, frozen=True):
     wants_to_stop: bool = False
     can_write: bool = True
     is_serving: bool = False
-    # Heartbeats may overtake each other on their way; an older one must not undo a newer one.
+    # Heartbeats may arrive out of order; an older one must not undo a newer one.
     sequence: int = 0
 
     def decide(self, image: MetadataImage, _new_id: NewId, /) -> Decision[BrokerStanding]:
@@ -136,7 +136,7 @@ class BrokerHeartbeat(msgspec.Struct, frozen=True):
 
 
 class FenceBroker(msgspec.Struct, frozen=True):
-    """For a broker that was silent for too long; answers whether that is news."""
+    """Fences a broker that was silent for too long; answers whether this changed anything."""
 
     broker_id: int
     epoch: int
@@ -149,10 +149,10 @@ class FenceBroker(msgspec.Struct, frozen=True):
 
 
 class UnregisterBroker(msgspec.Struct, frozen=True):
-    """For a broker that will not come back. One that still runs ends when it hears of it.
+    """Removes a broker permanently; if it is still running, it ends itself.
 
-    Refused while the broker is alive and is the only one with all of a partition: the partition may have been created
-    after the operator looked.
+    Refused while the broker is alive and has the only complete replica of a partition: the partition may have been
+    created after the operator looked.
     """
 
     broker_id: int
@@ -197,8 +197,8 @@ def registered(image: MetadataImage, broker_id: int, epoch: int) -> BrokerImage:
 class AdvanceLeaderEpochs(msgspec.Struct, frozen=True):
     """A new epoch for every partition the broker leads; answers their number.
 
-    For a broker that comes back without a clean shutdown: records that consumers saw may be gone with the
-    page cache, and only a new epoch lets clients notice that an offset now names another record.
+    For a broker that returns after an unclean stop: records that consumers saw may be lost with the page cache, and
+    only a new epoch lets clients notice that an offset now holds another record.
     """
 
     broker_id: int

@@ -1,4 +1,4 @@
-"""Commands and their answers as bytes, for a node that is not the controller to ask the one that is.
+"""Commands and their answers as bytes, for forwarding to the controller.
 
 Numbers are the wire format and are never reused; fields are only added at the end, with a default.
 """

@@ -1,4 +1,4 @@
-"""What a command and its decision are, and how a long list of changes becomes several commands."""
+"""Commands, their decisions, and how a long list of changes is split into several commands."""
 
 from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, Protocol, TypeVar
@@ -15,7 +15,7 @@ NewId = Callable[[], UUID]
 
 
 class Decision(msgspec.Struct, Generic[Result_co], frozen=True):
-    """`result` is the answer once `records` are durable; without records it changes nothing."""
+    """`result` is the answer once `records` are durable; without records nothing changes."""
 
     records: tuple[MetadataRecord, ...]
     result: Result_co

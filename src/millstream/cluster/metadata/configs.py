@@ -1,4 +1,4 @@
-"""Configurations of topics and brokers: which changes are allowed and what they come to."""
+"""Configurations of topics and brokers: validates changes and computes the result."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -42,7 +42,7 @@ class ConfigChange(msgspec.Struct, frozen=True):
 
 
 class ConfigAlteration(msgspec.Struct, frozen=True):
-    """Changes of one resource; with `replace` they are all that is set afterwards."""
+    """Changes of one resource; with `replace` they replace everything set before."""
 
     resource_type: int
     name: str
@@ -158,7 +158,7 @@ class AlterConfigs(msgspec.Struct, frozen=True):
 
 
 def current_configs(image: MetadataImage, resource: ConfigResource, name: str) -> Mapping[str, str]:
-    """What is set on the resource itself; KafkaError when there is no such resource."""
+    """The resource's own settings; KafkaError when there is no such resource."""
     if resource is ConfigResource.TOPIC:
         topic = image.topics.get(name)
         if topic is None:
@@ -185,7 +185,7 @@ def check_topic_configs(configs: Mapping[str, str], broker_configs: Mapping[str,
 
 
 def _elections(image: MetadataImage, records: list[ConfigChanged]) -> Iterator[PartitionChanged]:
-    """Elections by the new rules are part of the same change: otherwise an acknowledged record could be lost."""
+    """Elections under the new rules, in the same change: otherwise an acknowledged record could be lost."""
     changed = [record for record in records if record.key in _ELECTION_KEYS]
     if not changed:
         return iter(())

@@ -1,4 +1,4 @@
-"""What the deciding node adds to a command from its own settings."""
+"""Settings of the deciding node that apply to a command."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -49,7 +49,7 @@ class Defaults(msgspec.Struct, frozen=True):
     def check_room(self, image: MetadataImage, pending: int, count: int, earlier: int = 0) -> None:
         """Raise POLICY_VIOLATION when `count` partitions of a topic are too many after `pending` of the same request.
 
-        The image has `earlier` ones of that request already.
+        `earlier` partitions of that request are in the image already.
         """
         if count > self.max_partitions_at_once:
             raise KafkaError(
@@ -70,7 +70,7 @@ class Defaults(msgspec.Struct, frozen=True):
 
 
 class ViewVirtualNodes(msgspec.Struct, frozen=True):
-    """Asks the controller by how many virtual nodes of a broker it places; changes nothing."""
+    """Asks the controller for the number of virtual nodes per broker that it places with; changes nothing."""
 
     defaults: Defaults = msgspec.field(default_factory=Defaults)
 

@@ -1,4 +1,4 @@
-"""What turns one image into another, as records: the whole of one for a snapshot, or what a snapshot skipped."""
+"""The difference of two images as records: a whole image for a snapshot, or the changes that a snapshot skipped."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""The quorum's log in a node's data directory, and whether that directory is the node's at all."""
+"""Opens the quorum's log in a data directory, and checks that the directory belongs to this node."""
 
 import os.path
 
@@ -24,14 +24,14 @@ class StoredReplica(msgspec.Struct, frozen=True):
 
     @property
     def members(self) -> tuple[MemberKey, ...]:
-        """Of the quorum, as far as is known here; none where the node waits to be let in."""
+        """The members of the quorum that this node knows; empty while it waits to join."""
         return RaftLog(self.restored.snapshot, self.restored.entries).membership.members
 
 
 def open_replica(disk: Disk, data_dir: str, node_id: int) -> StoredReplica | None:
-    """What the node has stored, None where there is nothing yet.
+    """The stored quorum log, or None if there is none yet.
 
-    Raises WalCorrupt or WrongDataDirectory when the node must not start from what is there.
+    Raises WalCorrupt or WrongDataDirectory when the node must not start from this directory.
     """
     opened = Wal.open(disk, os.path.join(data_dir, DIRECTORY))
     if opened is None:

@@ -1,4 +1,4 @@
-"""The files of `__cluster_metadata` for people: every record of the metadata log, as it stands in the file."""
+"""Dumps the files of `__cluster_metadata`: every record of the metadata log, as stored."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from millstream.runtime.disk import Disk
 
 
 class MetadataRow(msgspec.Struct, frozen=True):
-    """Records in the file's head or a snapshot have the index that those stand for."""
+    """Records of the file's head or of a snapshot have the index of that head or snapshot."""
 
     index: int
     term: int
@@ -21,8 +21,8 @@ class MetadataRow(msgspec.Struct, frozen=True):
 
 
 def dump_metadata(disk: Disk, path: str) -> Iterator[MetadataRow]:
-    """Of a `.wal` or `.snapshot` file, also one that a node is writing. A later entry of the same index replaces an
-    earlier one and all behind it. WalCorrupt at a place that is damaged."""
+    """The rows of a `.wal` or `.snapshot` file, even one that a node is writing. A later entry of the same index replaces
+    the earlier one and all after it. Raises WalCorrupt at damage."""
     for number, frame in enumerate(read_frames(path, disk.read(path))):
         try:
             if path.endswith(".snapshot"):

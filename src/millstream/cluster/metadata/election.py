@@ -16,8 +16,8 @@ from millstream.cluster.metadata.image import (
 from millstream.cluster.metadata.records import LastKnownReplica
 from millstream.runtime.sometimes import sometimes
 
-# Of replicas that ended uncleanly and may have lost records, so many are compared: one disk may rot, not two at once.
-_ENOUGH_TOLD = 2
+# A leader is chosen among replicas that ended uncleanly once this many have reported: two disks do not rot at once.
+_ENOUGH_REPORTS = 2
 
 _NOBODY: frozenset[int] = frozenset()
 _MIN_INSYNC = "min.insync.replicas"
@@ -28,9 +28,9 @@ class Seek(Enum):
 
     IF_NEEDED = 0
     PREFERRED = 1
-    """The first of the replicas, if it is in sync; otherwise all stays as it is."""
+    """Elect the first replica if it is in sync; otherwise change nothing."""
     UNCLEAN = 2
-    """As IF_NEEDED, but any replica that is alive will do, whatever the topic's settings say."""
+    """As IF_NEEDED, but any live replica may lead, whatever the topic's settings."""
 
 
 class TopicRules(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class TopicRules(msgspec.Struct, frozen=True):
 
 
 class Losses(msgspec.Struct, frozen=True):
-    """Brokers that came back without a clean stop, and those of them whose disk is another one."""
+    """Brokers that returned after an unclean stop; `wiped` returned with a different disk."""
 
     unclean: Collection[int] = _NOBODY
     wiped: Collection[int] = _NOBODY
@@ -50,16 +50,16 @@ NO_LOSSES = Losses()
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """What a broker that ended uncleanly has of a partition; `is_whole` where that is all that it had confirmed."""
+    """A replica's report after an unclean stop; `is_whole` if it lost nothing that it had confirmed."""
 
     has: LastKnownReplica
     is_whole: bool
 
 
 def rules_of(image: MetadataImage, topic: TopicImage) -> TopicRules:
-    """The minimum as set on the topic, or else the lowest of all brokers: no leader goes below it.
+    """The minimum set on the topic, or else the lowest of all brokers: no leader goes below it.
 
-    Unclean elections are allowed by the topic or for all brokers while they run, not by files of single brokers.
+    Unclean elections are allowed per topic or by the dynamic default of all brokers, not by one broker's file.
     """
     key = "unclean.leader.election.enable"
     unclean = topic.configs.get(key) or image.broker_configs.get("", {}).get(key) or "false"
@@ -67,7 +67,7 @@ def rules_of(image: MetadataImage, topic: TopicImage) -> TopicRules:
 
 
 def min_insync(image: MetadataImage, topic: TopicImage) -> int:
-    """How many must be in sync before anything is acknowledged; at most the topic's replicas."""
+    """How many replicas must be in sync to acknowledge a write; at most the topic's replication factor."""
     factor = max((len(p.replicas) for p in topic.partitions), default=1)
     return min(_min_insync(image, topic), factor)
 
@@ -78,7 +78,7 @@ def _min_insync(image: MetadataImage, topic: TopicImage) -> int:
 
 
 def lowest_min_insync(image: MetadataImage) -> int:
-    """Of topics that set none: brokers go by what was set while they run, or else by their files."""
+    """The minimum for topics that set none: the dynamic setting of each broker, or else the one in its file."""
     shared = image.broker_configs.get("", {}).get(_MIN_INSYNC)
     values = [
         image.broker_configs.get(str(broker.broker_id), {}).get(_MIN_INSYNC) or shared or broker.min_insync
@@ -88,7 +88,7 @@ def lowest_min_insync(image: MetadataImage) -> int:
 
 
 def is_usable(brokers: Mapping[int, BrokerImage], broker_id: int) -> bool:
-    """Alive, let in, and not about to leave."""
+    """Registered, not fenced, and not shutting down."""
     broker = brokers.get(broker_id)
     return broker is not None and not broker.is_fenced and not broker.is_shutting_down
 
@@ -104,13 +104,13 @@ def next_state(
     seek: Seek = Seek.IF_NEEDED,
     may_end_move: bool = False,
 ) -> PartitionImage:
-    """The partition as it must be among these brokers, `p` itself where nothing changes.
+    """The partition's next state for these brokers; `p` itself if nothing changes.
 
-    `isr` is what the leader reports or a reassignment leaves; without it, it is what `p` has, less those that are gone.
-    `may_end_move` at the leader's word: all that a reassignment takes out of the in-sync set know who leads, so none of
-    them answers reads as a leader.
+    `isr` is the set that the leader reports or a reassignment leaves; by default that of `p`, without unusable brokers.
+    `may_end_move`: the leader confirms that all in-sync replicas to be removed know who leads, so that none of them
+    answers reads as a leader.
     """
-    # A partition with one replica has no other to ask: it goes on with what its broker still has.
+    # A partition's only replica continues with what its broker still has.
     unclean = losses.unclean if len(p.replicas) > 1 else _NOBODY
     wanted = p.isr if isr is None else isr
     in_sync = tuple(b for b in wanted if b not in unclean and is_usable(brokers, b))
@@ -126,7 +126,7 @@ def next_state(
     if last_known in losses.wiped and len(replicas) > 1:
         last_known = NO_LEADER
     if not in_sync and not eligible and not known and last_known == NO_LEADER:
-        known = _what_is_left(replicas, losses.wiped)
+        known = _remaining(replicas, losses.wiped)
     best = _best_of(known, len(eligible), replicas, brokers)
     leader = _elect(p.leader, replicas, in_sync, eligible, known, best, last_known, brokers, rules, seek)
     if leader != NO_LEADER and leader not in in_sync:
@@ -137,11 +137,11 @@ def next_state(
         # A replica that was being added may lead now, and no one else would report that the move is done.
         replicas, in_sync, is_done = _finish_reassignment(p, (leader,), rules.min_insync)
         if leader not in eligible and leader != best:
-            # After an unclean election other replicas may have what the leader lost: none is known to have everything.
+            # After an unclean election no replica is known to have everything.
             eligible, known = (), ()
         eligible = tuple(b for b in eligible if b != leader and b in replicas)
     if leader != NO_LEADER:
-        # Their logs change as they fetch: when the leader is gone, they report them again.
+        # Their logs change as they fetch, so they report again after the leader is lost.
         known = tuple(
             LastKnownReplica(each.broker_id)
             for each in known
@@ -150,8 +150,7 @@ def next_state(
     if leader == NO_LEADER and p.leader != NO_LEADER:
         sometimes("a partition lost its last leader")
     if len(in_sync) >= min(rules.min_insync, len(replicas)):
-        # Replicas outside of the in-sync set keep everything only while it is below the minimum, when nothing is
-        # acknowledged (KIP-966).
+        # Once writes are acknowledged again, replicas outside the in-sync set no longer have everything (KIP-966).
         eligible, known = (), ()
     is_shrunk = is_done and len(replicas) < len(p.replicas)
     if is_done:
@@ -161,7 +160,7 @@ def next_state(
         replicas=replicas,
         isr=in_sync,
         leader=leader,
-        # A replica that left may come back: an earlier request of it must not be taken for what it has then.
+        # A removed replica may come back: its delayed requests must not count as progress of the new one.
         leader_epoch=p.leader_epoch + (leader != p.leader or is_shrunk),
         elr=eligible,
         adding=() if is_done else p.adding,
@@ -173,9 +172,9 @@ def next_state(
 
 
 def staying_in_sync(p: PartitionImage, in_sync: Collection[int], min_insync: int) -> tuple[int, ...]:
-    """Who is in sync when the partition's reassignment ends; none while it must not end.
+    """The in-sync set after the reassignment, or an empty one while the reassignment must not end.
 
-    Everybody that is added has come in, and the minimum is kept without those that leave, where it is kept with them.
+    It ends when all added replicas are in sync, and removing the others does not bring the set below the minimum.
     """
     staying = tuple(b for b in in_sync if b not in p.removing)
     target = len(p.replicas) - len(p.removing)
@@ -186,7 +185,7 @@ def staying_in_sync(p: PartitionImage, in_sync: Collection[int], min_insync: int
 def _finish_reassignment(
     p: PartitionImage, in_sync: tuple[int, ...], min_insync: int
 ) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
-    """Replicas and those in sync, without the leaving ones where the reassignment may end."""
+    """Replicas, in-sync set, and whether the reassignment ended; if it did, both are without the removed ones."""
     staying = staying_in_sync(p, in_sync, min_insync) if p.adding or p.removing else ()
     if not staying:
         return p.replicas, in_sync, False
@@ -200,7 +199,10 @@ def _last_known_elr(
     wiped: Collection[int],
     recovered: Recovered | None,
 ) -> tuple[LastKnownReplica, ...]:
-    """Those that had all and ended uncleanly; one that shows that it still has all goes from there to `had_all`."""
+    """Replicas that had everything and then ended uncleanly.
+
+    A replica whose report shows that it still has everything moves to `had_all`, which is changed in place.
+    """
     known = {each.broker_id: each for each in before}
     for broker in unclean:
         if broker in had_all or broker in known:
@@ -219,11 +221,11 @@ def _last_known_elr(
     return tuple(known[broker] for broker in sorted(known))
 
 
-def _what_is_left(replicas: tuple[int, ...], wiped: Collection[int]) -> tuple[LastKnownReplica, ...]:
-    """All replicas that had everything were given up for good, disks included: waiting for them would never end.
+def _remaining(replicas: tuple[int, ...], wiped: Collection[int]) -> tuple[LastKnownReplica, ...]:
+    """The replicas to compare after all that had everything were removed permanently, with their disks.
 
-    The others report what they have, and the one with most leads. Where none is left the partition begins with nothing
-    when a broker of that id is there again.
+    They report their logs, and the best one leads. If none remains, the partition starts empty when a broker with a
+    replica's id is back.
     """
     left = [each for each in replicas if each not in wiped] or replicas
     return tuple(LastKnownReplica(each, is_left=True) for each in sorted(left))
@@ -235,16 +237,16 @@ def _best_of(
     replicas: tuple[int, ...],
     brokers: Mapping[int, BrokerImage],
 ) -> int | None:
-    """The one that has most of what was acknowledged, where enough have told; None also while it is away.
+    """The usable replica with the best log, once enough replicas have reported; otherwise None.
 
-    The log that ends with the later epoch has all that was committed before that epoch; of two that end with the same
-    the longer has all of the shorter.
+    A log that ends with a later epoch has everything committed before that epoch; of two that end with the same epoch,
+    the longer one contains the shorter.
     """
-    told = {each.broker_id: (each.last_epoch, each.end_offset) for each in known if each.end_offset >= 0}
-    if not told or len(told) < min(_ENOUGH_TOLD, eligible + len(known)):
+    reports = {each.broker_id: (each.last_epoch, each.end_offset) for each in known if each.end_offset >= 0}
+    if not reports or len(reports) < min(_ENOUGH_REPORTS, eligible + len(known)):
         return None
-    most = max(told.values())
-    return next((b for b in replicas if told.get(b) == most and is_usable(brokers, b)), None)
+    most = max(reports.values())
+    return next((b for b in replicas if reports.get(b) == most and is_usable(brokers, b)), None)
 
 
 def _elect(
@@ -271,7 +273,7 @@ def _elect(
     if best is not None:
         return best
     if not eligible and not known and last_known in candidates:
-        # The metadata is of a version that did not know who else had all.
+        # Metadata of a version that did not record who else had everything.
         return last_known
     if candidates and (rules.allows_unclean or seek is Seek.UNCLEAN):
         ends = {each.broker_id: (each.last_epoch, each.end_offset) for each in known}

@@ -1,4 +1,4 @@
-"""The controller's watch over the brokers: a broker that is silent for a session is fenced, through the quorum."""
+"""The controller fences brokers whose sessions expire, and gives leadership back to preferred leaders."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -20,10 +20,10 @@ _log = get_logger("millstream.cluster.metadata")
 
 
 class Fencing:
-    """Made each time that this node begins to lead: a new controller gives every broker a whole session.
+    """Created whenever this node becomes controller; every broker then gets a full session.
 
-    Also the controller before it: what leases brokers have from others is not known here. One whose process is known
-    to have ended is not waited for.
+    The previous controller gets one too, because its leases are not known here. A broker whose process is known to
+    have ended is fenced at once.
     """
 
     def __init__(
@@ -42,13 +42,13 @@ class Fencing:
         self._task = self._loop.create_task(keep_going(self._watch), name="fencing")
 
     def note(self, command: object) -> None:
-        """A command was taken: if it is a sign of life, it counts as one."""
+        """Count the command as a sign of life if it is a heartbeat."""
         if isinstance(command, BrokerHeartbeat):
             self._sessions.heard(command.broker_id, self._loop.time())
             self._gone.pop(command.broker_id, None)
 
     def gone(self, broker_id: int, epoch: int) -> None:
-        """The broker's process of that epoch has ended; a later heartbeat proves that it has not."""
+        """The broker's process of that epoch has ended; a later heartbeat disproves it."""
         self._gone[broker_id] = epoch
         self._woken.set()
 
@@ -61,7 +61,7 @@ class Fencing:
                 async with asyncio.timeout(self._seconds / _CHECKS_PER_SESSION):
                     await self._woken.wait()
             self._woken.clear()
-            # To fence one takes a while, in which the next may give a sign of life and have a lease from that.
+            # Fencing takes time, during which the next broker may send a heartbeat and get a new lease.
             for broker_id, epoch in list(self._gone.items()):
                 if self._gone.get(broker_id) == epoch and await self._fence_one(
                     broker_id, epoch, "broker fenced: its process has ended"
@@ -76,7 +76,7 @@ class Fencing:
                     )
 
     async def _fence_one(self, broker_id: int, epoch: int, news: str) -> bool:
-        """Whether it is settled: the broker is fenced, or has another epoch."""
+        """Whether this is settled: the broker is fenced, or has another epoch."""
         try:
             if await self._fence(FenceBroker(broker_id, epoch)):
                 sometimes("a broker was fenced")
@@ -88,7 +88,7 @@ class Fencing:
 
 
 class BrokerSessions:
-    """Times are seconds of any clock that does not jump; the caller says what time it is."""
+    """Times are seconds of a monotonic clock, passed in by the caller."""
 
     __slots__ = ("_checked_at", "_heard_at", "_timeout")
 
@@ -104,7 +104,7 @@ class BrokerSessions:
         return self._heard_at.get(broker_id)
 
     def expired(self, brokers: Iterable[int], now: float) -> list[int]:
-        """Which of `brokers` have been silent for too long; for one that was never heard, the time begins now.
+        """Which of `brokers` have been silent for too long; the time of a broker never heard from begins now.
 
         Call it several times within a timeout: after a longer pause of this node itself, silence proves nothing.
         """
@@ -115,22 +115,22 @@ class BrokerSessions:
         return [broker for broker in brokers if self.is_silent(broker, now)]
 
     def is_silent(self, broker_id: int, now: float) -> bool:
-        """Whether it has not been heard for a whole timeout, or, never heard, was not asked about for as long."""
+        """Whether the broker was silent for a whole timeout since its last heartbeat, or since it was first checked."""
         return now - self._heard_at.setdefault(broker_id, now) > self._timeout
 
 
-# Between two rounds, so that clients that follow the leaders do not all come at once.
+# Between two rounds, so that clients do not all move to the new leaders at once.
 _PAUSE_SECONDS = 0.2
 
 
 class RebalanceSettings(msgspec.Struct, frozen=True):
     interval_seconds: float = 300.0
     allowed_percent: int = 10
-    """Of the partitions that a broker should lead, this many in a hundred may be led by others."""
+    """The percentage of a broker's preferred partitions that others may lead."""
 
 
 class Rebalancing:
-    """Made each time that this node begins to lead; the first look is after a whole interval."""
+    """Created whenever this node becomes controller; the first check is after a full interval."""
 
     def __init__(
         self, settings: RebalanceSettings, restore: Callable[[RestorePreferredLeaders], Awaitable[int]]

@@ -28,7 +28,7 @@ from millstream.cluster.metadata.records import (
 )
 from millstream.runtime.invariant import InvariantViolation, invariant
 
-# In the place of a broker's id: the partition has no leader.
+# In place of a broker id: the partition has no leader.
 NO_LEADER = -1
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -49,7 +49,7 @@ class PartitionImage(msgspec.Struct, frozen=True):
 
     @property
     def counted_on(self) -> set[int]:
-        """Those that have all that was acknowledged, or had it before an unclean end."""
+        """Replicas that have everything acknowledged, or had it before an unclean stop."""
         return {*self.isr, *self.elr, *(each.broker_id for each in self.last_known_elr)}
 
 
@@ -73,18 +73,18 @@ class BrokerImage(msgspec.Struct, frozen=True):
 
     @property
     def for_nodes(self) -> Endpoint:
-        """Where other nodes reach it: a listener of their own, or the one that clients use too."""
+        """The listener for other nodes; without a separate one, the clients' listener."""
         return next((each for each in self.endpoints if each.listener == FOR_NODES), self.endpoints[0])
 
 
 class MetadataImage(msgspec.Struct, frozen=True):
-    """Never changed in place: `apply` gives a new image that shares all that stayed the same."""
+    """Immutable: `apply` returns a new image that shares all unchanged parts."""
 
     cluster_id: str = ""
     brokers: Mapping[int, BrokerImage] = msgspec.field(default_factory=dict)
     topics: Mapping[str, TopicImage] = msgspec.field(default_factory=dict)
     topics_by_id: Mapping[UUID, TopicImage] = msgspec.field(default_factory=dict)
-    # Names with '.' or '_' under their metric name, where the two characters are one; see `metric_name`.
+    # Topic names with '.' or '_', by the name that metrics use for them; see `metric_name`.
     names_by_metric_name: Mapping[str, str] = msgspec.field(default_factory=dict)
     # By broker id as text; the empty name holds the defaults of all brokers.
     broker_configs: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
@@ -105,7 +105,7 @@ class MetadataImage(msgspec.Struct, frozen=True):
 
     @property
     def live_brokers(self) -> list[BrokerImage]:
-        """Those that take part, by their ids."""
+        """Brokers that are not fenced, ordered by id."""
         return [broker for _, broker in sorted(self.brokers.items()) if not broker.is_fenced]
 
     def is_live(self, broker_id: int) -> bool:
@@ -130,7 +130,7 @@ class MetadataImage(msgspec.Struct, frozen=True):
 
 
 def metric_name(topic: str) -> str:
-    """Where metrics allow no '.', it becomes '_': two topics must not differ in these only."""
+    """The topic's name in metrics, with '_' for '.': two topics must not differ in these characters only."""
     return topic.replace(".", "_")
 
 
@@ -142,7 +142,7 @@ class _TopicDraft(msgspec.Struct):
 
 
 class _Draft:
-    """An image in the making: remembers what changes and builds each map once, at the end."""
+    """Builds an image: collects changes and rebuilds each map once, at the end."""
 
     __slots__ = (
         "_base",
@@ -232,7 +232,7 @@ class _Draft:
 
     def _create_partition(self, record: PartitionCreated) -> None:
         partitions = self._topic(record.topic_id).partitions
-        # Not `invariant`: to write its message for each of thousands takes longer than to apply them.
+        # Not `invariant`: formatting its message for each of thousands of records takes longer than applying them.
         if record.index != len(partitions):
             raise InvariantViolation(f"partition out of order: {record}")
         partitions.append(_partition(record))
@@ -340,7 +340,7 @@ class _Draft:
 
 
 def _partition(record: PartitionCreated | PartitionChanged) -> PartitionImage:
-    # One tuple for both where they are equal, which is nearly always: it halves the image's small objects.
+    # Nearly always both are equal; sharing one tuple halves the number of small objects in the image.
     isr = record.replicas if record.isr == record.replicas else record.isr
     return PartitionImage(
         record.index,

@@ -17,9 +17,9 @@ __all__ = ["ChangeInSyncSets", "InSyncChange", "InSyncResult", "min_insync"]
 
 
 class InSyncChange(msgspec.Struct, frozen=True):
-    """What the leader wants: members with the broker epochs in which it saw them; -1 where it does not know.
+    """The leader's request. `isr` holds pairs of broker id and broker epoch, -1 where the leader does not know it.
 
-    `may_end_move`: all that a reassignment takes out of the set know that this leader leads.
+    `may_end_move`: all members that a reassignment removes know this leader.
     """
 
     topic_id: UUID
@@ -31,7 +31,7 @@ class InSyncChange(msgspec.Struct, frozen=True):
 
 
 class InSyncResult(msgspec.Struct, frozen=True):
-    """`error` is a Kafka error code, 0 where the partition is now as the other fields say."""
+    """`error` is a Kafka error code; if it is 0, the other fields are the partition's new state."""
 
     error: int
     leader: int = NO_LEADER
@@ -41,7 +41,7 @@ class InSyncResult(msgspec.Struct, frozen=True):
 
 
 class ChangeInSyncSets(msgspec.Struct, frozen=True):
-    """Answers one result for each change, in their order. A set that is there already needs no record."""
+    """Answers one result for each change, in order. A set that is already in place needs no record."""
 
     broker_id: int
     broker_epoch: int
@@ -73,7 +73,7 @@ class ChangeInSyncSets(msgspec.Struct, frozen=True):
         p = topic.partitions[change.index]
         error = self._refusal(image, p, change)
         if error is ErrorCode.INELIGIBLE_REPLICA:
-            # The leader counts on its not being made: an earlier attempt, which may come yet, must fail as well.
+            # The leader will drop this change, so a delayed earlier attempt must fail too.
             refused = replace(p, partition_epoch=p.partition_epoch + 1)
             records.append(partition_changed(topic.topic_id, refused))
         if error is not ErrorCode.NONE:
@@ -87,16 +87,16 @@ class ChangeInSyncSets(msgspec.Struct, frozen=True):
         if after is not p:
             records.append(partition_changed(topic.topic_id, after))
         if after.leader != self.broker_id or after.leader_epoch != p.leader_epoch:
-            # A reassignment is complete with this set, and the asker must look at the metadata for who leads now.
+            # This completes a reassignment: the caller must read the metadata to learn the new leader.
             return InSyncResult(ErrorCode.NEW_LEADER_ELECTED)
         return _state(after)
 
     def _refusal(self, image: MetadataImage, p: PartitionImage, change: InSyncChange) -> ErrorCode:
-        """The order of the checks is part of the rules: the asker acts on the first that fails."""
+        """The order of the checks matters: the caller acts on the first that fails."""
         if change.leader_epoch < p.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if change.leader_epoch > p.leader_epoch:
-            # Known to the asker and not yet here: this cannot be the controller any more.
+            # The caller has newer metadata than this node, so this node is no longer the controller.
             return ErrorCode.NOT_CONTROLLER
         if self.broker_id != p.leader:
             return ErrorCode.INVALID_REQUEST

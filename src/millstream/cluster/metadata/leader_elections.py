@@ -1,5 +1,5 @@
-"""Elections that somebody asks for: an operator, a leader that cannot go on, or the controller that wants preferred
-leaders back.
+"""Elections on request: by an operator, by a leader that cannot continue, or by the controller to restore preferred
+leaders.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ class ElectionOutcome(msgspec.Struct, frozen=True):
 
 
 class ElectLeaders(msgspec.Struct, frozen=True):
-    """Without `partitions` for all of them; then those that need no election are not in the answer."""
+    """Without `partitions`, for all of them; the answer then leaves out those that need no election."""
 
     kind: int
     partitions: tuple[tuple[str, int], ...] | None = None
@@ -58,9 +58,10 @@ class ElectLeaders(msgspec.Struct, frozen=True):
 
 
 class MakeWay(msgspec.Struct, frozen=True):
-    """A leader cannot read records that are not committed yet, so none can follow it: another leads that has all that
-    was acknowledged. Answers whether one does; where there is none, all stays as it is, and an earlier attempt of this
-    command, whose answer was lost, changes nothing any more: the leader goes on to answer.
+    """A leader asks to be replaced because it cannot read its own uncommitted records, so no follower can fetch them.
+
+    Answers whether another replica that has everything acknowledged leads now. If there is none, the leader stays, and
+    delayed earlier attempts of this command are made to fail.
     """
 
     broker_id: int
@@ -68,7 +69,7 @@ class MakeWay(msgspec.Struct, frozen=True):
     topic_id: UUID
     index: int
     leader_epoch: int
-    # A version before this one does not say it: nobody makes way then.
+    # -1 from earlier versions, which do not send it; the command then changes nothing.
     partition_epoch: int = -1
 
     def decide(self, image: MetadataImage, _new_id: NewId, /) -> Decision[bool]:
@@ -78,12 +79,12 @@ class MakeWay(msgspec.Struct, frozen=True):
         if topic is None or p is None:
             return Decision((), False)
         if (p.leader, p.leader_epoch) != (self.broker_id, self.leader_epoch):
-            # Perhaps by an earlier attempt.
+            # Perhaps an earlier attempt replaced it.
             return Decision((), True)
         if p.partition_epoch != self.partition_epoch:
             return Decision((), False)
-        # It counts as one without records until it is in sync again: what it cannot read may have been acknowledged by
-        # a leader before it.
+        # Treat the leader as wiped until it is in sync again: an earlier leader may have acknowledged the records that
+        # it cannot read.
         me = (self.broker_id,)
         after = next_state(p, image.brokers, rules_of(image, topic), losses=Losses(unclean=me, wiped=me))
         if after.leader not in {*p.isr, *p.elr} - {self.broker_id}:
@@ -93,9 +94,9 @@ class MakeWay(msgspec.Struct, frozen=True):
 
 
 class RestorePreferredLeaders(msgspec.Struct, frozen=True):
-    """For brokers that lead too few of the partitions whose first replica they are; answers how many were moved.
+    """Gives leadership back to preferred leaders; answers how many partitions were moved.
 
-    `allowed_percent` of a broker's own may be led by others; at most `limit` leaders move at once.
+    Only for brokers of whose preferred partitions more than `allowed_percent` are led by others; moves at most `limit`.
     """
 
     allowed_percent: int = 10

@@ -1,4 +1,4 @@
-"""The quorum's state machine: committed entries become the image, and those who follow it are told."""
+"""The quorum's state machine: applies committed entries to the image and notifies subscribers."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ _log = get_logger("millstream.cluster.metadata")
 
 
 class UnknownRecords(Exception):
-    """The log holds records that this version does not know; it must not go on without them."""
+    """The log holds records that this version does not know, so the node must not continue."""
 
 
 class _Foreseen(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class _Foreseen(msgspec.Struct, frozen=True):
 
 
 class MetadataMachine:
-    """`image` is what is committed. A leader decides on `latest`, which has what it proposed since."""
+    """`image` is committed. A leader decides on `latest`, which also has its uncommitted proposals."""
 
     __slots__ = ("_foreseen", "_subscribers", "image")
 
@@ -51,11 +51,11 @@ class MetadataMachine:
         return data
 
     def take_back(self) -> None:
-        """The records foreseen last were not even proposed; those before them are still on their way."""
+        """Undo the last `foresee`, whose records were not proposed; earlier ones are still on their way."""
         self._foreseen.pop()
 
     def forget_foreseen(self) -> None:
-        """Proposals may be lost: `latest` is what is committed."""
+        """Reset `latest` to the committed image, because proposals may be lost."""
         self._foreseen.clear()
 
     def apply(self, entries: Sequence[Entry]) -> list[None]:
@@ -70,7 +70,7 @@ class MetadataMachine:
         return [None] * len(entries)
 
     def restore(self, data: bytes) -> None:
-        """A snapshot comes in the place of everything: subscribers hear of the difference."""
+        """Replace the image by a snapshot; subscribers get the difference."""
         self.forget_foreseen()
         image = MetadataImage().apply(_decode(data) if data else ())
         records = tuple(difference(self.image, image))
@@ -82,7 +82,7 @@ class MetadataMachine:
         return lambda: encode_records(list(difference(MetadataImage(), image)))
 
     def _take_foreseen(self, entries: Sequence[Entry]) -> list[_Foreseen]:
-        """The own proposals that these entries are; nothing if they are another leader's."""
+        """The own proposals that match these entries; empty if they are another leader's."""
         foreseen = self._foreseen
         if len(foreseen) >= len(entries) and all(
             each.data is entry.data for each, entry in zip(foreseen, entries, strict=False)
@@ -97,7 +97,7 @@ class MetadataMachine:
             try:
                 subscriber(old, image, records)
             except Exception:  # noqa: BLE001
-                # The change is committed: other subscribers and the submitters must hear of it all the same.
+                # The change is committed: other subscribers and the submitters must still be notified.
                 _log.exception("metadata subscriber failed", records=len(records))
 
 

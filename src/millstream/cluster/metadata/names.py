@@ -10,7 +10,7 @@ from millstream.protocol.internal_topics import INTERNAL_TOPICS
 
 MAX_LENGTH = 249
 
-# The directory of the quorum's log; a topic of that name could never be told from it.
+# The directory of the quorum's log; a topic of that name would be indistinguishable from it.
 RESERVED_NAMES = frozenset({"__cluster_metadata"})
 
 _ALLOWED = re.compile(r"[a-zA-Z0-9._-]+")
@@ -34,7 +34,7 @@ def is_internal(name: str) -> bool:
 
 
 def is_protected(name: str) -> bool:
-    """Made, kept and removed by the cluster itself, never on a client's request."""
+    """Whether the topic is created and deleted by the cluster itself, never on a client's request."""
     return name in INTERNAL_TOPICS or name in RESERVED_NAMES
 
 
@@ -49,7 +49,7 @@ def id_text(value: UUID) -> str:
 
 
 def readable_ids(source: Callable[[], UUID]) -> Callable[[], UUID]:
-    """The source without ids whose text starts with a dash, which command lines take for an option."""
+    """Skips ids whose text starts with a dash, which command lines would take for an option."""
 
     def draw() -> UUID:
         while id_text(value := source()).startswith("-"):

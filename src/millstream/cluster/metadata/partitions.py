@@ -31,7 +31,7 @@ class CreatePartitions(msgspec.Struct, frozen=True):
     topics: tuple[PartitionIncrease, ...]
     validate_only: bool = False
     defaults: Defaults = msgspec.field(default_factory=Defaults)
-    # How many partitions the same request has created before, when it comes in several commands.
+    # How many partitions earlier commands of the same request have created.
     earlier_partitions: int = 0
 
     def decide(self, image: MetadataImage, _new_id: NewId, /) -> Decision[tuple[IncreaseOutcome, ...]]:
@@ -63,7 +63,7 @@ def _find_growable(image: MetadataImage, increase: PartitionIncrease) -> TopicIm
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{increase.topic}' does not exist.")
     if is_protected(topic.name):
-        # Keys are mapped to these partitions by their number: more of them would orphan what is stored.
+        # Keys are mapped by the number of partitions: with more of them, stored keys would not be found.
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"the topic {topic.name} is internal; its partitions are fixed"
         )

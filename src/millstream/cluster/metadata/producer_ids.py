@@ -1,4 +1,4 @@
-"""Producer ids: handed out from blocks that the metadata knows, so that no id is ever used twice."""
+"""Producer ids: taken from blocks that the metadata records, so that no id is ever used twice."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ _LARGEST_ID = 2**63 - 1
 
 
 class AllocateProducerIds(msgspec.Struct, frozen=True):
-    """Answers the range of ids that now belongs to the asker alone."""
+    """Answers a range of ids that is reserved for the caller."""
 
     count: int = BLOCK_SIZE
 
@@ -27,7 +27,7 @@ class AllocateProducerIds(msgspec.Struct, frozen=True):
 
 
 class ProducerIdPool:
-    """This broker's block. A crash loses the rest of the block and nothing else."""
+    """This broker's current block. A crash wastes only the rest of the block."""
 
     __slots__ = ("_allocate", "_block", "_refill")
 
@@ -37,10 +37,10 @@ class ProducerIdPool:
         self._refill = asyncio.Lock()
 
     async def take(self) -> int:
-        """The next unused id; waits for the quorum once in a thousand."""
+        """The next unused id; one call in a thousand waits for the quorum."""
         while (producer_id := next(self._block, None)) is None:
             async with self._refill:
-                # The task that held the lock before may have brought a new block already.
+                # The previous holder of the lock may have fetched a new block already.
                 if (producer_id := next(self._block, None)) is not None:
                     return producer_id
                 self._block = iter(await self._allocate(AllocateProducerIds()))

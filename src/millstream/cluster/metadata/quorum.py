@@ -1,5 +1,5 @@
-"""Who has a vote in the metadata quorum, changed by one node at a time through the quorum's own log; and the quorum as
-its leader sees it: who takes part, and how far each copy of the log reaches."""
+"""Changes of the metadata quorum, one voter at a time through its own log; and the leader's view of the quorum: its
+members, and how far each copy of the log reaches."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 
 @dataclass(frozen=True, slots=True)
 class QuorumChange(ABC):
-    """Carried out by the leader of the quorum; without `directory` the node's id alone says who is meant."""
+    """Carried out by the quorum's leader; without `directory` the node is identified by its id alone."""
 
     node_id: int
     directory: UUID | None = None
 
     def decide(self, _image: MetadataImage, _new_id: NewId, /) -> Decision[bool]:
-        """Answers True. The quorum's own log holds the change: there are no records of it."""
+        """Answers True, without records: the change is an entry of the quorum's own log."""
         return Decision((), True)
 
     @abstractmethod
     def change_of(self, membership: Membership, image: MetadataImage) -> Change:
-        """What to ask of the quorum; KafkaError when there is nothing to change, or it would leave no majority."""
+        """The change to propose; KafkaError when there is nothing to change, or no majority would be left."""
 
     async def carry_out(self, quorum: Driver, image: MetadataImage) -> None:
         try:
@@ -67,7 +67,7 @@ class AddVoter(QuorumChange):
 
 @dataclass(frozen=True, slots=True)
 class RemoveVoter(QuorumChange):
-    """Also of a node that only follows: it is not sent the log any more."""
+    """Removes a voter or a learner: the log is no longer sent to it."""
 
     def change_of(self, membership: Membership, image: MetadataImage) -> Change:
         member = self._among(membership.members)
@@ -80,10 +80,10 @@ class RemoveVoter(QuorumChange):
 
 
 def require_majority_without(node_id: int, membership: Membership, image: MetadataImage) -> None:
-    """KafkaError where the voters that are up are no majority of those that are left when this node goes.
+    """KafkaError when the live voters would be no majority once this node is removed.
 
-    Nothing could be committed then, this change included, before one that is away comes back. A node that is not up
-    gives no votes now: its removal takes none away.
+    Nothing could be committed then, not even this change, until an absent voter returns. A node that is not live can
+    be removed in any case: it does not vote now.
     """
     up = {each.node_id for each in membership.voters if _is_up(each, image)}
     left = {each.node_id for each in membership.voters} - {node_id}
@@ -101,7 +101,7 @@ def _is_up(member: MemberKey, image: MetadataImage) -> bool:
 
 
 class ReplicaView(msgspec.Struct, frozen=True):
-    """`end_offset` is -1 where it is not known: how far others are only the leader knows."""
+    """`end_offset` is -1 if unknown: only the leader knows the positions of others."""
 
     node_id: int
     directory: UUID
@@ -117,7 +117,7 @@ class QuorumView(msgspec.Struct, frozen=True):
 
 
 class ViewQuorum(msgspec.Struct, frozen=True):
-    """Asks the controller for its view. It changes nothing, and the quorum rather than the image answers it."""
+    """Asks the controller for its view of the quorum; changes nothing."""
 
     def decide(self, _image: MetadataImage, _new_id: NewId, /) -> Decision[QuorumView | None]:
         return Decision((), None)

@@ -1,4 +1,4 @@
-"""Reassignments: other replicas for partitions. New ones come first; old ones go when all new ones are in sync."""
+"""Reassignments: new replicas are added first; old ones are removed when all new ones are in sync."""
 
 from collections import Counter
 
@@ -17,7 +17,7 @@ from millstream.runtime.sometimes import sometimes
 
 
 class Reassignment(msgspec.Struct, frozen=True):
-    """The replicas that the partition shall have, its preferred leader first; None ends a reassignment half-way."""
+    """The partition's new replicas, preferred leader first; None cancels a reassignment."""
 
     topic: str
     index: int
@@ -84,13 +84,13 @@ def _without_adding(p: PartitionImage) -> Replicas:
 def _start(
     image: MetadataImage, topic: TopicImage, p: PartitionImage, before: Replicas, target: Replicas
 ) -> list[MetadataRecord]:
-    # One that was to be added may lead by now; like any other leader it goes at its own word.
+    # An added replica may lead by now; like any leader, it leaves only when it says so itself.
     leading = tuple(b for b in p.adding if b == p.leader)
     removing = tuple(b for b in (*before, *leading) if b not in target)
     draft = replace(
         p, replicas=target + removing, adding=tuple(b for b in target if b not in before), removing=removing
     )
-    # Other replicas that were being added and no longer are go at once: nothing relies on them.
+    # Other replicas that are no longer to be added are removed at once: nothing relies on them.
     isr = tuple(b for b in p.isr if b in draft.replicas)
     draft = replace(draft, elr=tuple(b for b in p.elr if b in draft.replicas))
     if not p.isr and not draft.elr and not p.counted_on <= set(draft.replicas):
@@ -99,7 +99,7 @@ def _start(
             f"Of the replicas {list(draft.replicas)} none could lead; wait until one can.",
         )
     gone = frozenset(p.replicas) - frozenset(draft.replicas)
-    # A partition's only replica is waited for even when its broker was removed; with others there they begin again.
+    # Replicas of removed brokers count as lost, but a partition still waits for its only replica.
     given_up = p.counted_on - image.brokers.keys()
     after = next_state(
         draft, image.brokers, rules_of(image, topic), isr=isr, losses=Losses(given_up, given_up)

@@ -1,4 +1,4 @@
-"""Every change of the cluster's metadata, as it goes through the quorum and into snapshots.
+"""Records of metadata changes, for the quorum's log and its snapshots.
 
 Tags and field order are the disk format: fields are only ever added at the end, with a default.
 """
@@ -30,7 +30,7 @@ class Endpoint(msgspec.Struct, frozen=True, array_like=True):
 
 
 FOR_NODES = "NODES"
-"""The name of a listener that is for other nodes alone."""
+"""The name of the listener that only other nodes use."""
 
 
 class ClusterCreated(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -45,9 +45,9 @@ class BrokerRegistered(msgspec.Struct, frozen=True, array_like=True, tag=2):
     rack: str | None = None
     is_fenced: bool = False
     is_shutting_down: bool = False
-    # The data directory's own id: an empty disk under an old broker id is told from the disk that was there.
+    # The data directory's own id: shows when a broker returns with a different disk.
     directory: UUID | None = None
-    # `min.insync.replicas` of the broker's own files, which holds where nothing else is set.
+    # `min.insync.replicas` from the broker's settings file, used where nothing else is set.
     min_insync: int = 1
 
 
@@ -57,10 +57,10 @@ class TopicCreated(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
 
 class LastKnownReplica(msgspec.Struct, frozen=True, array_like=True):
-    """A replica that had everything that was acknowledged, and ended uncleanly since.
+    """A replica that had everything acknowledged and then ended uncleanly.
 
-    While there is no leader it reports the epoch of its last record and where its log ends; `end_offset` is -1 until
-    then. One that `is_left` never had everything: those that did were given up for good, and the rest is compared.
+    While the partition has no leader, the replica reports its last epoch and the end of its log; `end_offset` is -1
+    until then. `is_left`: it never had everything, but all replicas that did were removed permanently.
     """
 
     broker_id: int
@@ -70,11 +70,11 @@ class LastKnownReplica(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PartitionCreated(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """`leader` is -1 where there is none; `elr` are those outside the isr that have all that was acknowledged.
+    """`leader` is -1 for none; `elr` are replicas outside the isr that have everything acknowledged.
 
-    While a reassignment goes on, `replicas` are the old and the new ones: `adding` of them are not in the isr yet,
-    `removing` go when all that are added have come in. `last_known_leader` led last, while nobody does.
-    `last_known_elr` would be in the isr or elr if they had not ended uncleanly (KIP-966).
+    During a reassignment `replicas` are the old and the new ones: `adding` are to join the isr, then `removing` are
+    removed. `last_known_leader` is set while there is no leader. `last_known_elr` would be in the isr or elr if they
+    had not ended uncleanly (KIP-966).
     """
 
     topic_id: UUID
@@ -130,7 +130,7 @@ class ProducerIdsAllocated(msgspec.Struct, frozen=True, array_like=True, tag=8):
 
 
 class BrokerChanged(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """Whether the broker of that epoch is fenced: registered, but not to be given work or clients."""
+    """`is_fenced`: registered, but gets no work and no clients."""
 
     broker_id: int
     epoch: int
@@ -144,13 +144,13 @@ class BrokerUnregistered(msgspec.Struct, frozen=True, array_like=True, tag=10):
 
 
 class BrokerEpochsUsed(msgspec.Struct, frozen=True, array_like=True, tag=11):
-    """No broker epoch up to `last` is given again, even where its broker is gone."""
+    """No broker epoch up to `last` is assigned again, even after its broker was removed."""
 
     last: int
 
 
 class DirectoriesRetired(msgspec.Struct, frozen=True, array_like=True, tag=12):
-    """Data directories of nodes that were removed: none of them may come back."""
+    """Data directories of removed nodes, which may not return."""
 
     directories: tuple[UUID, ...]
 

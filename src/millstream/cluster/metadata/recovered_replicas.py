@@ -1,6 +1,6 @@
 """After an unclean stop, brokers report how far their logs reach, and the controller decides who may lead.
 
-A broker tells after recovery, before it is let in, and again when such a partition loses its leader.
+A broker reports after recovery, before it is unfenced, and again when such a partition loses its leader.
 """
 
 from uuid import UUID
@@ -16,9 +16,9 @@ from millstream.cluster.metadata.records import LastKnownReplica, MetadataRecord
 
 
 class RecoveredReplica(msgspec.Struct, frozen=True):
-    """Where the log ends. `is_whole`: recovery had nothing to cut, and what was confirmed had been synced.
+    """A local log after recovery. `is_whole`: nothing was cut, and all confirmed records had been synced.
 
-    `leader_epoch` is the partition's in which the broker looked.
+    `leader_epoch` is the partition's epoch when the broker examined its log.
     """
 
     topic_id: UUID
@@ -30,7 +30,7 @@ class RecoveredReplica(msgspec.Struct, frozen=True):
 
 
 class ReportRecovered(msgspec.Struct, frozen=True):
-    """Answers how many partitions it changed something for. Those that do not wait for the broker are passed over."""
+    """Answers how many partitions changed; those that do not wait for the broker are skipped."""
 
     broker_id: int
     broker_epoch: int
@@ -45,7 +45,7 @@ class ReportRecovered(msgspec.Struct, frozen=True):
                 continue
             p = topic.partitions[each.index]
             if not each.is_whole and each.leader_epoch != p.leader_epoch:
-                # There was a leader since, and the log may have followed it: it ends elsewhere now.
+                # The report is outdated: a leader was elected since, and the log may have followed it.
                 continue
             has = LastKnownReplica(self.broker_id, each.last_epoch, each.end_offset)
             after = next_state(

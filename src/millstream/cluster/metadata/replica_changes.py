@@ -1,4 +1,4 @@
-"""What becomes of partitions when brokers come, go, or change: the records that follow from it."""
+"""Partition changes that follow when brokers come, go, or change."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -13,7 +13,7 @@ Concerns = Callable[[PartitionImage], bool]
 def after_loss_of(
     broker_id: int, image: MetadataImage, losses: Losses = NO_LOSSES
 ) -> Iterator[PartitionChanged]:
-    """`image` has the broker fenced, shutting down, gone, or come back with less than it had."""
+    """In `image` the broker is fenced, shutting down, removed, or back after losing records."""
 
     def counts_on_it(p: PartitionImage) -> bool:
         return (
@@ -27,14 +27,14 @@ def after_loss_of(
 
 
 def after_return_of(broker_id: int, image: MetadataImage) -> Iterator[PartitionChanged]:
-    """Only a partition without a leader needs a change: elsewhere the leader will ask for it to be in sync."""
+    """Elections for partitions without a leader; elsewhere the leader adds the broker to the in-sync set later."""
     return _changes(
         image, image.topics.values(), lambda p: p.leader == NO_LEADER and broker_id in p.replicas, NO_LOSSES
     )
 
 
 def after_new_rules(image: MetadataImage, topics: Iterable[TopicImage]) -> Iterator[PartitionChanged]:
-    """The least number in sync, or whether unclean leaders are allowed, is another one for these topics."""
+    """Elections after `min.insync.replicas` or the rule for unclean leaders changed for these topics."""
     return _changes(
         image, topics, lambda p: bool(p.elr or p.last_known_elr) or p.leader == NO_LEADER, NO_LOSSES
     )

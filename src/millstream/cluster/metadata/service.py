@@ -1,4 +1,4 @@
-"""The one door to the cluster's metadata: read the image, submit a command, be told of changes."""
+"""The interface to the cluster's metadata: read the image, submit commands, subscribe to changes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -52,29 +52,29 @@ from millstream.runtime.disk import Disk
 from millstream.runtime.host import Host, SystemHost
 
 Result = TypeVar("Result")
-# Asks the node with that id to decide on a command, as bytes.
+# Sends an encoded command to the node with that id and returns the encoded answer.
 Forward = Callable[[int, bytes], Awaitable[bytes]]
 
 _CLOSE_SECONDS = 5.0
 _START_SECONDS = 10.0
-# How long a change of controller is waited for before the submitter hears of it, and how often to look.
+# How long a submitter waits for a new controller before it gets an error, and how often to check.
 _PATIENCE_SECONDS = 10.0
 _RETRY_SECONDS = 0.05
-# A reader gets what this node knows when the controller does not answer within this time.
+# If the controller does not answer within this time, a reader gets this node's own view.
 _VIEW_SECONDS = 2.0
-# Commands whose submitters do not look for the effect in the image. Silence that was seen is decided on at once or not
-# at all: a moment later the broker may have a lease.
+# Commands whose submitters do not read the effect from this node's image. FenceBroker is decided at once or not at
+# all: a moment later the broker may have a lease.
 _NOT_LOOKED_FOR: tuple[type[object], ...] = (BrokerHeartbeat, FenceBroker)
-# Nothing was done where these are the answer, so that the next controller may be asked.
+# With these answers nothing was done, so that the next controller may be asked.
 _TRY_AGAIN = (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE)
 
 
 class MetadataService:
-    """Commands are decided at the controller, one after the other, on the image that they will find if all goes well.
+    """The controller decides commands one by one, on the committed image plus its own pending proposals.
 
-    What is proposed while the disk is busy goes to it in one write, so that those who wait share one fsync. Without
-    `transport` and `forward` the node is a quorum of its own; without `session_seconds` no broker is ever fenced,
-    without `rebalance` leaders stay where elections put them.
+    Proposals made while the disk is busy share one write and one fsync. Without `transport` and `forward` the node is
+    a quorum of its own; without `session_seconds` no broker is ever fenced; without `rebalance` leaders stay where
+    elections put them.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class MetadataService:
         snapshot_after: int = SNAPSHOT_AFTER_BYTES,
         defaults: Defaults | None = None,
     ) -> None:
-        """`defaults` are what new topics get where this node is the controller; without, what the asking node says."""
+        """`defaults` apply to new topics while this node is the controller; without them, those in the command do."""
         host = host or SystemHost()
         self._defaults = defaults
         self._new_id = readable_ids(host.new_id)
@@ -120,14 +120,14 @@ class MetadataService:
         )
         self._leader: MemberKey | None = None
         self.controller_found = asyncio.Event()
-        """Set whenever the controller changes; the task that waits for it clears it."""
+        """Set whenever the controller changes; the waiting task clears it."""
         self._beats: dict[int, tuple[int, int]] = {}
-        """By broker: the epoch and number of the newest sign of life that was taken here."""
+        """By broker: the epoch and sequence of the newest heartbeat accepted here."""
         self._is_settled = asyncio.Event()
         self._is_leading = False
         self._fencing: Fencing | None = None
         self._gone: dict[int, int] = {}
-        """Brokers whose process has ended, as far as this node can see, and the epoch they had."""
+        """Brokers whose process has ended as far as this node knows, with their epochs."""
         self._rebalancing: Rebalancing | None = None
         self._failure: BaseException | None = None
         self._last_change: asyncio.Future[None] | None = None
@@ -150,7 +150,7 @@ class MetadataService:
     ) -> "MetadataService":
         """Load the metadata in `data_dir`, or begin a cluster of this node alone, and register this broker.
 
-        Raises WalCorrupt, WrongDataDirectory, UnknownRecords or KafkaError when the node cannot start from there.
+        Raises WalCorrupt, WrongDataDirectory, UnknownRecords or KafkaError when the node cannot start from it.
         """
         host = host or SystemHost()
         stored = open_replica(disk, data_dir, node_id)
@@ -172,7 +172,7 @@ class MetadataService:
         return service
 
     async def lead(self) -> None:
-        """Start as a quorum of one, which leads at once or not at all."""
+        """Start as a quorum of one, which leads at once or fails."""
         self.quorum.start()
         try:
             async with asyncio.timeout(_START_SECONDS):
@@ -186,7 +186,7 @@ class MetadataService:
             raise self._failure
 
     async def follow(self) -> None:
-        """Start as one of several, and return when the image is as new as the cluster's; the wait has no limit."""
+        """Start as one of several; return when the image has caught up with the cluster's, however long that takes."""
         self.quorum.start()
         await self.quorum.read_barrier()
 
@@ -196,7 +196,7 @@ class MetadataService:
 
     @property
     def controller_id(self) -> int:
-        """The node that decides, as far as is known here; -1 while there is none."""
+        """The controller's id, as far as this node knows; -1 for none."""
         return -1 if self._leader is None else self._leader.node_id
 
     @property
@@ -227,7 +227,7 @@ class MetadataService:
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def view_quorum(self) -> QuorumView:
-        """As the controller sees it, or, when that cannot be asked, this node."""
+        """The controller's view, or this node's own if the controller does not answer."""
         if not self._is_leading and self._forward is not None and self._leader is not None:
             with suppress(KafkaError, TimeoutError):
                 async with asyncio.timeout(_VIEW_SECONDS):
@@ -237,7 +237,7 @@ class MetadataService:
         return view_of(self.quorum.status())
 
     async def decide(self, command: Command[Result]) -> Result:
-        """As `submit`, but here or not at all: NOT_CONTROLLER when another node leads, or none."""
+        """As `submit`, but without forwarding: NOT_CONTROLLER unless this node leads."""
         if self._closed:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the node is shutting down")
         if self._failure is not None:
@@ -249,10 +249,10 @@ class MetadataService:
             return cast("Result", view_of(self.quorum.status()))
         if isinstance(asked, QuorumChange):
             await self._change_quorum(asked)
-            # Not by way of the image: this node may have taken itself out.
+            # Not through the image: this node may have removed itself.
             return cast("Result", True)
         if isinstance(asked, UnregisterBroker):
-            # It ends then, and its vote with it.
+            # The broker ends then, and loses its vote.
             require_majority_without(asked.broker_id, self.quorum.membership, self.image)
         if isinstance(asked, BrokerHeartbeat):
             self._require_newest(asked)
@@ -260,16 +260,16 @@ class MetadataService:
             isinstance(asked, CreateTopics | CreatePartitions | ViewVirtualNodes)
             and self._defaults is not None
         ):
-            # One node's settings for all topics, whichever node was asked.
+            # The controller's settings apply to all topics, whichever node received the request.
             command = cast("Command[Result]", replace(asked, defaults=self._defaults))
         decision = await self._decision(command)
         if self._fencing is not None:
             self._fencing.note(command)
         if decision.records:
             self._last_change = self._propose(decision.records)
-        # Without records of its own, a decision may still rest on one that is under way.
+        # A decision without records may still depend on a change that is under way.
         if self._last_change is not None and not self._last_change.done():
-            # Others wait for the same change, and it goes on when this caller does not.
+            # Others wait for the same change: it must not be cancelled with this caller.
             await asyncio.shield(self._last_change)
         if isinstance(asked, BrokerHeartbeat) and not asked.wants_to_stop:
             return cast("Result", await self._vouched_for(cast("BrokerStanding", decision.result)))
@@ -283,7 +283,7 @@ class MetadataService:
             self._beats[beat.broker_id] = beat.epoch, beat.sequence
 
     async def _vouched_for(self, standing: BrokerStanding) -> BrokerStanding:
-        """The broker relies on it for as long as its lease lasts: a deposed controller must not answer."""
+        """Confirm leadership first: the broker's lease relies on the answer, so a deposed controller must not give it."""
         return replace(standing, index=await self._make_sure_to_lead())
 
     async def _decision(self, command: Command[Result]) -> Decision[Result]:
@@ -304,7 +304,7 @@ class MetadataService:
             try:
                 await change.carry_out(self.quorum, self.image)
             except KafkaError:
-                # Refused by what this node knows of the members.
+                # This node's knowledge of the members does not allow it.
                 if self._forward is None:
                     raise
                 await self._make_sure_to_lead()
@@ -313,10 +313,9 @@ class MetadataService:
             raise as_kafka_error(error) from error
 
     async def _make_sure_to_lead(self) -> int:
-        """Make sure that this node still is the controller: one that was deposed and does not know it would answer from
-        old metadata.
+        """Confirm that this node still is the controller: a deposed one would answer from old metadata.
 
-        Returns the index up to which everything that is committed by now is known here.
+        Returns an index that covers everything committed so far; this node knows the log up to there.
         """
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
@@ -330,7 +329,7 @@ class MetadataService:
         return index
 
     def peer_gone(self, peer: MemberKey) -> None:
-        """The node's process has ended: nothing need wait until its leadership and its session run out."""
+        """The node's process has ended: do not wait for its leadership and its session to expire."""
         broker = self.image.brokers.get(peer.node_id)
         if broker is not None and broker.directory == peer.directory_id:
             self._gone[peer.node_id] = broker.epoch
@@ -339,7 +338,7 @@ class MetadataService:
         self.quorum.report_gone(peer)
 
     def is_gone(self, broker: BrokerImage) -> bool:
-        """Its process has ended, as far as this node can see, though it is not fenced yet."""
+        """Whether the broker's process has ended as far as this node knows, even if it is not fenced yet."""
         return self._gone.get(broker.broker_id) == broker.epoch
 
     def peer_came(self, peer: MemberKey) -> None:
@@ -357,7 +356,7 @@ class MetadataService:
         self._threads.close()
 
     def _can_commit(self) -> bool:
-        """Whether a majority is there: the last node that stops would wait for those before it."""
+        """Whether a majority is live: otherwise the last node to stop would wait for those stopped before it."""
         status = self.quorum.status()
         voters = status.membership.voters
         there = {status.key} | {each.member for each in status.followers if each.is_active}
@@ -409,14 +408,14 @@ class MetadataService:
 
     def _propose(self, records: Records) -> "asyncio.Future[None]":
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # The task that waited may have ended: then the error concerns no one.
+        # The waiting task may have ended: then nobody needs the error.
         committed.add_done_callback(lambda future: future.exception())
 
         def done(_result: None, error: BaseException | None) -> None:
             if error is None:
                 committed.set_result(None)
                 return
-            # At once, before anything else is decided: later decisions would rest on this one.
+            # At once, before anything else is decided: later decisions would build on this one.
             self._machine.forget_foreseen()
             committed.set_exception(as_kafka_error(error))
 

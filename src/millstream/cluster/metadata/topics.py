@@ -36,7 +36,7 @@ class NewTopic(msgspec.Struct, frozen=True):
 
 
 class CreatedTopic(msgspec.Struct, frozen=True):
-    """What was created, or with validate-only would be; or why not."""
+    """The topic as created (or as it would be, with validate-only), or the error."""
 
     name: str
     topic_id: UUID | None = None
@@ -52,7 +52,7 @@ class CreateTopics(msgspec.Struct, frozen=True):
     defaults: Defaults = msgspec.field(default_factory=Defaults)
     # Only the node's own coordinators set it.
     allow_internal: bool = False
-    # How many partitions the same request has created before, when it comes in several commands.
+    # How many partitions earlier commands of the same request have created.
     earlier_partitions: int = 0
 
     def decide(self, image: MetadataImage, new_id: NewId, /) -> Decision[tuple[CreatedTopic, ...]]:
@@ -128,7 +128,7 @@ class CreateTopics(msgspec.Struct, frozen=True):
 
 
 def in_slices(command: CreateTopics, partitions: int) -> list[CreateTopics]:
-    """The same as several commands of about so many partitions each: topics are created or refused one by one."""
+    """Split into commands of about `partitions` each: topics are created or refused one by one."""
 
     def cost(topic: NewTopic) -> int:
         count = max(topic.partitions, len(topic.assignments))

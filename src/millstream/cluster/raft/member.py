@@ -42,7 +42,7 @@ class Member:
         snapshot_after_bytes: int = SNAPSHOT_AFTER_BYTES,
         later: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
-        """`later` calls back in another turn: a member that is far behind does not apply all of it in one."""
+        """`later` schedules a callback for another loop turn, so that a long backlog is not applied in one turn."""
         self.failure: BaseException | None = None
         self._raft = raft
         self._jobs = DiskJobs(wal, threads, snapshot_after_bytes)
@@ -60,7 +60,7 @@ class Member:
         self._told: tuple[int, MemberKey | None, bool] | None = None
 
     def start(self) -> None:
-        """Go on from what was restored; an only voter leads at once, without waiting for anyone."""
+        """Start from the restored state; an only voter leads at once."""
         self._event(self._begin)
 
     def _begin(self) -> None:
@@ -88,7 +88,7 @@ class Member:
             self._event(self._raft.step, message)
 
     def propose(self, data: bytes, done: Done) -> Entry:
-        """Append at the leader, or raise; `done(result, error)` comes when its fate is known here."""
+        """Append at the leader, or raise; `done(result, error)` is called when the outcome is known here."""
         return self._event(self._propose, self._raft.propose, data, done)
 
     def propose_change(self, change: Change, done: Done) -> Entry:
@@ -106,7 +106,7 @@ class Member:
     def read(self, token: UUID, done: Done) -> None:
         """`done(index, None)` when the state machine has all that was committed at the time of this call.
 
-        Asked again for as long as there is no leader to answer; `forget_read` ends that.
+        Retried until a leader answers or `forget_read` is called.
         """
         self._event(self._begin_read, token, done)
 
@@ -140,7 +140,7 @@ class Member:
 
     @property
     def is_only_voter(self) -> bool:
-        """It leads, and no other can be elected."""
+        """Whether this member leads and no other can be elected."""
         state = self._raft.state
         return state.leadership is not None and state.log.membership.voters == (state.key,)
 
@@ -148,7 +148,7 @@ class Member:
         return self._raft.status()
 
     def close(self) -> None:
-        """Send nothing more; callers that wait are told that the outcome is unknown."""
+        """Stop sending; waiting callers get OutcomeUnknown."""
         self._fall_silent(OutcomeUnknown("the node is shutting down"))
 
     def _ask(self, token: UUID) -> None:
@@ -160,7 +160,7 @@ class Member:
     def _event(
         self, happens: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Result:
-        """Give an event to the core, then carry out everything that follows from it."""
+        """Pass an event to the core, then carry out its effects."""
         if self.failure is not None:
             raise self.failure
         try:
@@ -170,7 +170,7 @@ class Member:
         except RaftError:
             raise
         except Exception as error:
-            # The core's rules or the state machine failed half-way: nothing that follows could be relied on.
+            # The core or the state machine failed half-way: its state can no longer be trusted.
             self._fail(error)
             raise
 
@@ -299,4 +299,4 @@ class Member:
 
 
 def _nothing_new() -> None:
-    """Carry out the effects that are left."""
+    """No new event: only carry out the remaining effects."""

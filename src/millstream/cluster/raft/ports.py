@@ -9,17 +9,17 @@ from millstream.cluster.raft.messages import Message
 
 
 class Transport(Protocol):
-    """The way to the other members. May lose, repeat, delay and reorder; must not block or call back.
+    """Sends messages to other members. May lose, repeat, delay and reorder them; must not block or call back.
 
-    One that knows that a snapshot did not arrive says so with `Member.report_snapshot_failed`, and one that knows
-    that another member's process has ended with `Member.report_gone`.
+    A transport that detects a lost snapshot calls `Member.report_snapshot_failed`; one that detects the end of another
+    member's process calls `Member.report_gone`.
     """
 
     def send(self, message: Message) -> None: ...
 
 
 class StateMachine(Protocol):
-    """What the log is for. Called on the event loop, in the order of the log; the same entries give the same state.
+    """Applies committed entries. Called on the event loop, in log order; the same entries must give the same state.
 
     class Counter:
         def __init__(self) -> None:
@@ -37,35 +37,35 @@ class StateMachine(Protocol):
     """
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[Any]:
-        """One result for each entry, given to its proposer. Only entries of kind DATA come here."""
+        """One result for each entry, given to its proposer. Only entries of kind DATA are passed."""
         ...
 
     def restore(self, data: bytes) -> None:
-        """Take the place of everything applied so far."""
+        """Replace the whole state by this snapshot."""
         ...
 
     def snapshot(self) -> Callable[[], bytes]:
-        """Note the state as it is now; the function that is returned encodes it, in another thread."""
+        """Capture the current state; the returned function encodes it, in another thread."""
         ...
 
 
 class Threads(Protocol):
-    """Where blocking work goes; `runtime.workers.Workers` is one."""
+    """Runs blocking work; implemented by `runtime.workers.Workers`."""
 
     def submit(self, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None: ...
 
 
 class Listener(Protocol):
-    """Hears of changes of leadership, on the event loop, after the state machine knows what led to them."""
+    """Notified on the event loop, after the state machine has applied the entries behind the change."""
 
     def on_leadership(self, term: int, leader: MemberKey | None, *, is_mine: bool) -> None:
         """`is_mine` when this member leads and has applied everything that earlier leaders committed."""
         ...
 
     def on_write_refused(self) -> None:
-        """The log could not be written, for example because the disk is full; that is tried again."""
+        """A log write failed, for example because the disk is full; it is retried."""
         ...
 
     def on_failure(self, error: BaseException) -> None:
-        """The member has fallen silent: its disk or its state machine cannot be trusted any more."""
+        """The member has stopped: its disk or its state machine can no longer be trusted."""
         ...
