@@ -1,7 +1,7 @@
 """Which brokers keep a partition: `balanced`, `ring` and `modulo`, chosen by name.
 
 A placement is pure: the same brokers, topic and numbers always give the same places. It places new partitions of a
-topic (`place`), and says where those of the whole cluster belong (`arrange`), for `millstream cluster rebalance`.
+topic (`place`) and rearranges those of the whole cluster (`arrange`), for `millstream cluster rebalance`.
 """
 
 from bisect import bisect_left
@@ -21,7 +21,7 @@ VIRTUAL_NODES = 150
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A live broker, and what it has already: partitions that prefer it as their leader, and replicas in all."""
+    """A live broker and its load: partitions that prefer it as their leader, and all replicas."""
 
     broker_id: int
     rack: str | None = None
@@ -48,7 +48,7 @@ class Placed(msgspec.Struct, frozen=True):
 
 
 class Placement(Protocol):
-    """A way to choose; the first replica of each partition is its preferred leader.
+    """Chooses brokers for partitions; the first replica of each is its preferred leader.
 
     class OnTheFirst:
         def place(self, candidates, wanted):
@@ -71,12 +71,12 @@ class Placement(Protocol):
         ...
 
     def substitutes(self, candidates: Sequence[Candidate], partition: Placed) -> list[Candidate]:
-        """Who may take the place of a broker that leaves, the best first."""
+        """Brokers that may replace a leaving one, the best first."""
         ...
 
 
 class Balanced:
-    """By load: each partition goes to the brokers that have least, its leader to the one that leads least."""
+    """By load: replicas go to the brokers that have fewest, leaders to the broker that leads fewest."""
 
     def place(self, candidates: Sequence[Candidate], wanted: Wanted) -> list[Replicas]:
         load = _Load(candidates)
@@ -108,7 +108,7 @@ class Balanced:
 
 
 class Modulo:
-    """In turn around the brokers. Even, and nearly everything moves when their number changes."""
+    """Round robin. Even, but nearly everything moves when the number of brokers changes."""
 
     def place(self, candidates: Sequence[Candidate], wanted: Wanted) -> list[Replicas]:
         load = _Load(candidates)
@@ -124,10 +124,10 @@ class Modulo:
 
 
 class Ring:
-    """Consistent hashing with bounded loads: a broker more or less moves only its own share of the partitions.
+    """Consistent hashing with bounded loads: adding or removing a broker moves only its own share of the partitions.
 
-    A partition belongs to the first broker at or after the hash of its number; one that has its share of the
-    cluster's leaders already is passed over, so that topics of one partition do not all land on one broker.
+    A partition belongs to the first broker at or after the hash of its number. Brokers that have their share of the
+    cluster's leaders are skipped, so that topics of one partition do not all land on one broker.
     """
 
     def __init__(self, virtual_nodes: int = VIRTUAL_NODES) -> None:
@@ -142,7 +142,7 @@ class Ring:
             around = [load[broker] for broker in self._around(candidates, index)]
             leader = next((each for each in around if each.leaders < most_leaders), around[0])
             others = [each for each in around if each is not leader]
-            # The sort is stable: those that have their share come last, in the order of the ring.
+            # The sort is stable: brokers that have their share come last, in ring order.
             others.sort(key=lambda each: each.replicas >= most_replicas)
             load.give([leader, *others], wanted.replication_factor)
         return load.given
@@ -168,7 +168,7 @@ class HashRing:
 
     def __init__(self, brokers: Iterable[int], virtual_nodes: int = VIRTUAL_NODES) -> None:
         ids = set(brokers)
-        # Brokers are numbered from 1, the points of seed 000 from 0. Not by rank: who leaves would rename the rest.
+        # Brokers are numbered from 1, the points of seed 000 from 0. Not by rank, which changes when a broker leaves.
         first = 0 if 0 in ids else 1
         placed = sorted(
             (_point(f"broker-{broker - first}:{number}"), broker)
@@ -205,7 +205,7 @@ def placement_named(name: str, virtual_nodes: int = VIRTUAL_NODES) -> Placement:
 def arrange_topics(
     placement: Placement, candidates: Sequence[Candidate], partitions: Sequence[Placed]
 ) -> list[Replicas]:
-    """Topic after topic, each as a whole, as if it were made now."""
+    """Place every topic, one after the other, as if it were created now."""
     load = list(candidates)
     arranged: list[Replicas] = []
     for topic, group in groupby(partitions, key=lambda each: each.topic):
@@ -218,7 +218,7 @@ def arrange_topics(
 
 
 def with_load(candidates: Iterable[Candidate], placed: Iterable[Replicas]) -> list[Candidate]:
-    """The candidates with what was placed on them."""
+    """The candidates with the load of `placed`."""
     leaders: Counter[int] = Counter()
     replicas: Counter[int] = Counter()
     for each in placed:
@@ -235,7 +235,7 @@ def with_load(candidates: Iterable[Candidate], placed: Iterable[Replicas]) -> li
 
 
 class _Load:
-    """Candidates while partitions are given to them."""
+    """The candidates' loads while partitions are being placed."""
 
     def __init__(self, candidates: Iterable[Candidate]) -> None:
         self._by_id = {each.broker_id: each for each in sorted(candidates, key=lambda each: each.broker_id)}
@@ -258,12 +258,12 @@ class _Load:
 
 
 def _spread_over_racks(preferred: Sequence[Candidate], count: int) -> Replicas:
-    """The first `count` in order of preference, but as few as possible on a rack that has one already."""
+    """The first `count` in order of preference, with as few as possible in the same rack."""
     chosen: list[Candidate] = []
     left = list(preferred)
     while len(chosen) < count:
         used = [each.rack for each in chosen if each.rack is not None]
-        # The first of equals is taken: then the preference decides.
+        # `min` takes the first of equals, so that the preference decides.
         best = min(left, key=lambda each: used.count(each.rack) if each.rack is not None else 0)
         chosen.append(best)
         left.remove(best)
@@ -271,7 +271,7 @@ def _spread_over_racks(preferred: Sequence[Candidate], count: int) -> Replicas:
 
 
 def _level_replicas(held: list[list[int]], count: Counter[int], racks: dict[int, str | None]) -> None:
-    """Move replicas from who has most to who has least, until they differ by one at most."""
+    """Move replicas from the most to the least loaded broker until they differ by at most one."""
     places: dict[int, set[int]] = {broker: set() for broker in racks}
     for number, replicas in enumerate(held):
         for broker in replicas:
@@ -296,7 +296,7 @@ def _shares_rack(replicas: list[int], leaving: int, coming: int, racks: dict[int
 
 
 def _level_leaders(held: list[list[int]]) -> None:
-    """Put another replica first where its broker leads at least two partitions fewer."""
+    """Put another replica first where its broker leads at least two fewer partitions."""
     leads = Counter(replicas[0] for replicas in held)
     changed = True
     while changed:

@@ -104,7 +104,7 @@ class LeaderState:
         self.min_isr = min_isr
         self.pending: PendingChange | None = None
         self.damaged_from: int | None = None
-        """Records from here on are uncommitted and unreadable on the leader, so no follower can get past this offset."""
+        """Records from here on are uncommitted and unreadable on the leader, so no follower can pass this offset."""
         self.is_making_way = False
         """The controller was asked to elect another leader and has not answered yet."""
         self._followers: dict[int, FollowerProgress] = {}

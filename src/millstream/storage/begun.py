@@ -1,6 +1,6 @@
-"""Logs that were begun since the last checkpoint: an empty file for each, synced together with its first records.
+"""Markers of logs first written since the last checkpoint: an empty file each, synced with the log's first records.
 
-After a crash they tell a log whose directory is lost from one that was never written, of which no checkpoint can say.
+After a crash they distinguish a log whose directory was lost from one that was never written.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ _DIRECTORY = "begun"
 class BegunLog(NamedTuple):
     topic_id: str
     partition: str
-    """The name of its directory."""
+    """The name of the partition's directory."""
     incarnation: str
 
     @classmethod
@@ -24,12 +24,12 @@ class BegunLog(NamedTuple):
 
     @property
     def place(self) -> tuple[str, str]:
-        """The same for all logs of a partition, one after the other."""
+        """Identifies the partition, whichever incarnation of its log."""
         return self.topic_id, self.partition
 
 
 def mark_begun(disk: Disk, data_dir: str, directory: str, identity: Identity) -> str:
-    """Returns the directory that is to be synced."""
+    """Returns the directory that must be synced."""
     begun = f"{data_dir}/{_DIRECTORY}"
     disk.make_dirs(begun)
     log = BegunLog.of(identity.topic_id, directory, identity.incarnation)
@@ -43,6 +43,6 @@ def begun_logs(disk: Disk, data_dir: str) -> set[BegunLog]:
 
 
 def forget_begun(disk: Disk, data_dir: str, logs: Iterable[BegunLog]) -> None:
-    """A checkpoint that is on disk tells of them. One that a crash brings back leaves a log in doubt, no more."""
+    """Remove markers of logs that a checkpoint on disk covers. One that a crash restores only leaves a log in doubt."""
     for log in sorted(logs):
         disk.unlink(f"{data_dir}/{_DIRECTORY}/{'.'.join(log)}")

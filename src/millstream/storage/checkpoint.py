@@ -1,10 +1,10 @@
-"""What the node knows of all its logs without opening them: one file, replaced as a whole.
+"""The checkpoint: the state of all logs in one file, replaced as a whole.
 
-After a clean stop (the marker names this very checkpoint) nothing is scanned. After a crash it tells which segments
-were sealed and synced, so that only what came later is scanned.
+After a clean stop (the marker names this very checkpoint) nothing is scanned. After a crash the checkpoint tells which
+segments were sealed and synced, so that only later ones are scanned.
 
-An entry stands only for the directory and the files that it described (storage/identity.py). Of others nothing is
-believed, nor of one that an earlier version wrote, which does not say what it described.
+An entry is valid only for the directory and files that it described (storage/identity.py). Entries of earlier versions
+do not identify them, and are not trusted after a crash.
 """
 
 import struct
@@ -51,19 +51,19 @@ class LogCheckpoint(msgspec.Struct, array_like=True, frozen=True):
     incarnation: bytes = NO_INCARNATION
     rewrites: int = 0
     numbers: list[tuple[int, int]] = []
-    """Of segments that were rewritten: base offset and number. All others have none."""
+    """Base offset and number of each rewritten segment."""
     damaged: list[int] = []
-    """Base offsets of segments that hold damage, or stand for what is missing."""
+    """Base offsets of segments that are damaged, or that mark missing records."""
 
     def summaries(self) -> dict[int, SegmentSummary]:
         numbers = dict(self.numbers)
         return {each[0]: SegmentSummary(*each, number=numbers.get(each[0], 0)) for each in self.segments}
 
     def synced_segments(self, rewritten: Mapping[int, int]) -> dict[int, int]:
-        """Base and end offsets of the files that must be there: not of those that were begun or cut since.
+        """Base and end offsets of the files that must exist, without those begun or cut since the checkpoint.
 
-        `rewritten` is as in the directory's identity. A file that took the place of others since then was synced too,
-        and has the base of the first of them.
+        `rewritten` is from the directory's identity. A file that has replaced others since was synced too, and has the
+        base of the first of them.
         """
         last, size_bytes = self.flushed_position
         firsts = {number: base for base, number in sorted(rewritten.items(), reverse=True)}
@@ -77,7 +77,7 @@ class LogCheckpoint(msgspec.Struct, array_like=True, frozen=True):
 
     @property
     def has_holes(self) -> bool:
-        """Whether a segment is missing between others, and no compaction explains it."""
+        """Whether segments are missing between others that compaction did not remove."""
         summaries = self.summaries().values()
         return any(
             before.end_offset < after.base_offset and not before.compacted
@@ -85,7 +85,7 @@ class LogCheckpoint(msgspec.Struct, array_like=True, frozen=True):
         )
 
     def state(self, files: OpenFiles, directory: str) -> LogState:
-        """The log as it was; right only after a clean stop."""
+        """The log's state; correct only after a clean stop."""
         return LogState(
             [Segment(files, directory, summary, stored=True) for summary in self.summaries().values()],
             self.log_start_offset,
@@ -104,19 +104,19 @@ class LogCheckpoint(msgspec.Struct, array_like=True, frozen=True):
 
 
 def described(entry: LogCheckpoint, identity: Identity | None, config: TopicConfig) -> LogCheckpoint | None:
-    """What recovery may believe of a directory; None when it may not even expect that offsets follow each other."""
+    """The entry as far as it is valid for this directory; None when not even gapless offsets can be expected."""
     if identity is not None and entry.incarnation == identity.incarnation != NO_INCARNATION:
         return entry
     if identity is not None and NO_INCARNATION not in (entry.incarnation, identity.incarnation):
         sometimes("a stale checkpoint entry was met")
-        # Made since then, and only what a checkpoint covers is compacted.
+        # The log was created later, and is not compacted: only logs that a checkpoint covers are.
         return later_log(entry.topic, entry.partition, entry.topic_id)
     return undescribed(entry, config)
 
 
 def undescribed(entry: LogCheckpoint, config: TopicConfig) -> LogCheckpoint | None:
-    """The files may be those of the entry or not: nothing of them is known to be synced."""
-    # Only what a checkpoint covers is compacted.
+    """The entry for files that it may not describe: nothing of them is known to be synced."""
+    # Only logs that a checkpoint covers are compacted.
     may_be_compacted = config.compacts and entry.segments
     if may_be_compacted or entry.cleaned_offset or any(each.compacted for each in entry.summaries().values()):
         return None
@@ -124,7 +124,7 @@ def undescribed(entry: LogCheckpoint, config: TopicConfig) -> LogCheckpoint | No
 
 
 def later_log(topic: str, partition: int, topic_id: bytes) -> LogCheckpoint:
-    """A log that was created after the checkpoint: nothing of it is known to be synced."""
+    """The entry of a log that was created after the checkpoint: nothing is known to be synced."""
     return LogCheckpoint(topic, partition, topic_id, 0, 0, 0, (0, 0), [], [], b"")
 
 
@@ -178,7 +178,7 @@ def write_checkpoint(disk: Disk, data_dir: str, entries: list[LogCheckpoint]) ->
 
 
 def read_checkpoint(disk: Disk, data_dir: str) -> tuple[list[LogCheckpoint], int] | None:
-    """None when there is no checkpoint or it is damaged: then every log is scanned, which is slow but safe."""
+    """None when the checkpoint is missing or damaged: then every log is scanned, which is slow but safe."""
     path = f"{data_dir}/{CHECKPOINT_FILE}"
     if not disk.exists(path):
         return None
@@ -210,7 +210,7 @@ def clean_broker_epoch(disk: Disk, data_dir: str) -> int:
 
 
 def are_files_there(disk: Disk, data_dir: str, entries: list[LogCheckpoint]) -> bool:
-    """Whether each segment has its bytes. Somebody may have removed or cut files while the node was stopped."""
+    """Whether all segment files have their sizes. Somebody may have changed files while the node was stopped."""
     for entry in entries:
         directory = partition_directory(data_dir, entry.topic, entry.partition)
         if entry.segments and entry.incarnation and not _is_of(entry, read_identity(disk, directory)):
@@ -257,7 +257,7 @@ Key = tuple[bytes, int]
 
 
 class Reached(NamedTuple):
-    """A high watermark, and of which incarnation of the log; none for files of earlier versions."""
+    """A high watermark and the incarnation of its log; earlier versions did not store the incarnation."""
 
     offset: int
     incarnation: bytes = NO_INCARNATION
@@ -273,7 +273,7 @@ def write_high_watermarks(disk: Disk, data_dir: str, reached: Mapping[Key, Reach
 
 
 def read_high_watermarks(disk: Disk, data_dir: str) -> dict[Key, Reached]:
-    """Empty when there are none, or none that can be read."""
+    """Empty when the file is missing or unreadable."""
     path = f"{data_dir}/{HIGH_WATERMARKS_FILE}"
     if not disk.exists(path):
         return {}

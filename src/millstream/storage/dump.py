@@ -1,7 +1,7 @@
-"""Rows for people who want to see what is in a partition's files.
+"""Dumps a partition's files as rows.
 
-A file is read as it stands, also one that a node is writing. Where it breaks its format a `Corruption` row
-says at which byte, and nothing follows it.
+A file is read as it is, even while a node is writing it. At the first violation of its format a `Corruption` row
+gives the byte, and ends the dump.
 """
 
 import struct
@@ -109,7 +109,7 @@ Row = BatchRow | RecordRow | IndexRow | TimeIndexRow | ProducerRow | LeaderEpoch
 
 
 class UnknownFileKind(ValueError):
-    """Not a file of a partition, by its name."""
+    """The name is not that of a partition's file."""
 
     def __init__(self, path: str) -> None:
         super().__init__(
@@ -124,7 +124,7 @@ def dump_file(disk: Disk, path: str, *, records: bool = False) -> Iterator[Row]:
     Raises UnknownFileKind at once, and OSError when the file cannot be read.
     """
     name = path.rpartition("/")[2]
-    # Files that are being replaced or removed keep their kind before the last suffix.
+    # Files that are being replaced or removed have an extra suffix behind their kind.
     for suffix in (".cleaned", ".deleted"):
         name = name.removesuffix(suffix)
     if name == EPOCHS_FILE:

@@ -1,9 +1,8 @@
-"""Whether a batch that recovery finds is of the leader epoch that it claims: no checksum covers that field.
+"""Checks the leader epochs of batches during recovery, because no checksum covers that field.
 
-The epochs that were flushed are known: each flush writes them beside the log, before anything is acknowledged. A batch
-that lies before the last of them must be of the epoch that they say, and is set right where it is not, if the batch
-behind it is as they say. Behind their last entry newer epochs may have begun; one bit that rotted looks like one, but
-not like two batches of the same.
+Each flush writes the epochs beside the log before anything is acknowledged. A batch before the last flushed epoch must
+agree with them; if it does not, but the next batch does, its epoch is corrected. After the last flushed epoch, newer
+ones may have begun: a single batch may have a flipped bit, so two batches of the same epoch are needed.
 """
 
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from millstream.storage.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
 
 
 class EpochCheck(msgspec.Struct):
-    """`newest` is the last epoch there is. A log without other replicas keeps what it can: no other node has it."""
+    """`newest` is the partition's latest epoch. A log without other replicas keeps as much as possible."""
 
     flushed: LeaderEpochs
     newest: int
@@ -27,7 +26,7 @@ class EpochCheck(msgspec.Struct):
         self._latest = self.flushed.latest
 
     def true_epoch(self, header: BatchHeader, following: Callable[[], int | None]) -> int | None:
-        """The epoch that the batch is of; None where that cannot be told. `following` is what the next batch claims."""
+        """The batch's true epoch, or None if unknown. `following` returns the epoch that the next batch claims."""
         claimed, latest = header.leader_epoch, self._latest
         expected, is_last = self.flushed.expected_at(header.base_offset)
         if not is_last:
@@ -47,7 +46,7 @@ class EpochCheck(msgspec.Struct):
             return header.leader_epoch if header.leader_epoch <= self.newest else None
         if header.leader_epoch == expected or not self.has_replicas:
             return expected
-        # No checksum covers the file of the epochs either: two batches against it are right.
+        # The file of the epochs has no checksum either: if two batches contradict it, they are right.
         is_confirmed = following() == self.flushed.epoch_of(header.last_offset + 1)
         return expected if is_confirmed else None
 
@@ -55,7 +54,7 @@ class EpochCheck(msgspec.Struct):
         latest = self._latest
         is_possible = claimed <= self.newest
         if self.has_replicas:
-            # In a durable topic nothing was confirmed of an epoch that was not flushed: it need not be kept.
+            # In a durable topic nothing of an unflushed epoch was acknowledged, so it need not be kept.
             if self.is_durable or not is_possible:
                 return None
         elif not latest < claimed <= self.newest:

@@ -1,4 +1,4 @@
-"""What one fsync of a log has to do. Collected on the event loop, carried out in another thread, reported back."""
+"""The work of a log's next flush: collected on the event loop, carried out in another thread."""
 
 import msgspec
 
@@ -9,11 +9,11 @@ from millstream.storage.segment import Segment
 
 
 class OwnDirectory:
-    """Whether a log's directory is still its own: a log that is removed leaves its place to another of the same name.
+    """A lock on a log's directory. It ends with the log, whose name a new log may then use.
 
-    Whoever writes there by name, in a thread, holds it meanwhile: one at a time, and none after the log has gone. The
-    event loop does not wait for one that is at it when the log goes: the directory gets another name, and what is
-    written by the old one fails. Only a new log of the same name waits until the last one has left.
+    Threads that open files there by name hold the lock, and stop once the log is removed. Removal does not wait for
+    the holder: it renames the directory, so that writes by the old name fail. A new log of the same name waits until
+    the lock is free.
     """
 
     __slots__ = ("_is_ours", "_mutex")
@@ -28,7 +28,7 @@ class OwnDirectory:
         return self._is_ours
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> bool:
-        """An error because the log was removed meanwhile is no failure: its files are not wanted any more."""
+        """Suppress errors after the log was removed: its files are no longer needed."""
         self._mutex.release()
         return isinstance(error, OSError) and not self._is_ours
 
@@ -49,7 +49,7 @@ class OwnDirectory:
 
 
 class FlushTicket(msgspec.Struct):
-    """All of a log that was written but not synced when the ticket was made."""
+    """Everything that was written to a log but not synced when the ticket was created."""
 
     end_offset: int
     end_position: tuple[int, int]
@@ -62,10 +62,10 @@ class FlushTicket(msgspec.Struct):
     directories: set[str] = msgspec.field(default_factory=set)
     garbage: list[str] = msgspec.field(default_factory=list)
     synced: bool = False
-    """The records are on disk; whatever fails after that can be done again."""
+    """The records are on disk; everything after that can be retried."""
 
     def run(self, disk: Disk) -> None:
-        """Blocks until everything is on stable storage; an OSError means that it may not be."""
+        """Block until everything is on stable storage; after an OSError it may not be."""
         for file in self.files:
             file.sync()
         self.synced = True
@@ -77,8 +77,7 @@ class FlushTicket(msgspec.Struct):
         for segment in self.sealed:
             segment.index.write(disk, durable=True)
             segment.time_index.write(disk, durable=True)
-        # The file with the log's start comes first: recovery cuts epochs that reach below it, and cannot make up
-        # missing ones.
+        # The file with the log's start comes first: recovery can cut epochs below it, but cannot restore missing ones.
         for path in sorted(self.small_files, key=lambda path: not path.endswith(START_OFFSET_FILE)):
             disk.write_atomically(path, self.small_files[path])
         for directory in sorted(self.directories):
@@ -88,7 +87,7 @@ class FlushTicket(msgspec.Struct):
 
 
 class Unsynced:
-    """What a log wrote since its last ticket. A segment with unsynced bytes is pinned: its handle stays open."""
+    """Everything written since the last ticket. A segment with unsynced bytes is pinned: its handle stays open."""
 
     __slots__ = ("directories", "garbage", "sealed", "segments", "small_files")
 
@@ -117,7 +116,7 @@ class Unsynced:
     def take(
         self, end_offset: int, end_position: tuple[int, int], end_bytes: int, own_directory: OwnDirectory
     ) -> FlushTicket:
-        """All of it as a ticket; the pins go with it."""
+        """Move everything, with the pins, into a ticket."""
         ticket = FlushTicket(
             end_offset,
             end_position,
@@ -135,13 +134,13 @@ class Unsynced:
         return ticket
 
     def drop(self) -> list[Segment]:
-        """Nothing of it is to be synced; returns the segments that were pinned."""
+        """Discard everything; returns the segments that were pinned."""
         segments, self.segments, self.sealed, self.small_files = self.segments, [], [], {}
         self.directories, self.garbage = set(), []
         return segments
 
     def put_back(self, ticket: FlushTicket) -> None:
-        """The next ticket has to do what this one could not, before what came since."""
+        """Take back a failed ticket; the next one does its work first."""
         for segment in ticket.segments:
             if segment in self.segments:
                 segment.pins -= 1

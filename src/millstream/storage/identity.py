@@ -1,4 +1,4 @@
-"""Whose directory it is: the file partition.metadata.
+"""The identity of a partition's directory: the file partition.metadata.
 
 version: 0
 topic_id: <uuid>
@@ -8,11 +8,11 @@ rewritten: <base offset> <number>
 ...
 checksum: <CRC-32C of the lines above, in hexadecimal>
 
-Kafka reads the first two lines and no more. A topic made again under an old name has another id. A partition that was
-moved away and came back has the same id, and is another incarnation: a checkpoint stands only for the one that it
-described. In the same way a segment whose file was replaced (compaction, repair) has a higher number than the
-checkpoint knows, until one is written that describes the new file. The number is on disk before the file is in place.
-Segments that were merged have one number, and the first of them is the one that has a file.
+Kafka reads only the first two lines. A topic recreated under an old name has another id. A partition that was moved
+away and came back has the same id, but another incarnation: a checkpoint is valid only for the one that it described.
+In the same way a segment whose file was replaced (compaction, repair) has a higher number than the checkpoint knows,
+until a new checkpoint describes the new file. The number is on disk before the file is in place. Merged segments share
+one number, and only the first of them has a file.
 
 Directories of earlier versions end after the topic's id.
 """
@@ -33,9 +33,9 @@ class Identity(msgspec.Struct, frozen=True):
     topic_id: bytes
     incarnation: bytes = NO_INCARNATION
     rewrites: int = 0
-    """The highest number that was given to a segment."""
+    """The highest number given to a segment."""
     rewritten: Mapping[int, int] = msgspec.field(default_factory=dict[int, int])
-    """Numbers of segments, by base offset, that a checkpoint may not know."""
+    """By base offset: numbers of segments that the checkpoint may not know."""
 
     def encode(self) -> bytes:
         lines = ["version: 0", f"topic_id: {uuid.UUID(bytes=self.topic_id)}"]
@@ -48,7 +48,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 def decode_identity(data: bytes) -> Identity | None:
-    """None when the file does not say whose directory it is."""
+    """None when the file has no valid identity."""
     try:
         *lines, rest = data.decode().split("\n")
         fields = [line.split(": ", 1) for line in lines]
@@ -73,7 +73,7 @@ def decode_identity(data: bytes) -> Identity | None:
 
 
 def read_identity(disk: Disk, directory: str) -> Identity | None:
-    """None when it is missing or damaged."""
+    """None when the file is missing or damaged."""
     path = f"{directory}/{IDENTITY_FILE}"
     return decode_identity(disk.read(path)) if disk.exists(path) else None
 

@@ -5,7 +5,7 @@
 
 Entries are kept encoded, exactly as in the file: a growing bytearray for the active segment, the file's bytes for a
 sealed one. They reach the file in one write when the segment is sealed or the node stops; after a crash the part
-behind the recovery point is rebuilt from the log, so nothing here needs its own fsync on the way.
+behind the recovery point is rebuilt from the log, so a growing index needs no fsync.
 """
 
 import struct
@@ -15,7 +15,7 @@ from millstream.runtime.disk import Disk
 
 
 class SparseIndex:
-    """Pairs that grow in both columns; finds the last pair whose first column is at or below a target."""
+    """Pairs that increase in both columns; finds the last pair whose first column is at or below a target."""
 
     entry: ClassVar[struct.Struct]
 
@@ -59,7 +59,7 @@ class SparseIndex:
         return self._pair(data, low - 1) if low else None
 
     def is_sane(self, disk: Disk, limit: int) -> bool:
-        """Whether the file is there, whole, and points below `limit`."""
+        """Whether the file exists, is whole, and points below `limit`."""
         if not disk.exists(self.path) or disk.size(self.path) % self.entry.size:
             return False
         last = self.last(disk)
@@ -71,7 +71,7 @@ class SparseIndex:
         self.dirty = False
 
     def unload(self) -> None:
-        """Forget the entries of a sealed segment; they are in the file."""
+        """Free the entries of a sealed segment; the file has them."""
         if not self.dirty:
             self._data = None
 

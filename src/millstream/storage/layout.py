@@ -5,12 +5,12 @@
     <20-digit offset>.snapshot                          producers as of that offset
     leader-epoch-checkpoint                             which leader wrote what
     log-start-offset-checkpoint                         present once records were deleted
-    truncation-checkpoint                               present after the end was cut, until a checkpoint knows of it
-    recovery-cut                                        present after recovery cut the end, until it has caught up
+    truncation-checkpoint                               present after the end was cut, until a checkpoint covers the cut
+    recovery-cut                                        present after recovery cut the end, until the log caught up
     <20-digit base offset>.gaps                         the segment came from a leader that had compacted it
     <20-digit base offset>.dropped                      the segment was deleted while there was no room to write the
-                                                        new start; empty, present until that is written
-    partition.metadata                                  whose directory it is, see storage/identity.py
+                                                        new start; empty, present until the start is written
+    partition.metadata                                  the directory's identity, see storage/identity.py
 """
 
 from crc32c import crc32c
@@ -44,7 +44,7 @@ def is_partition(name: str) -> bool:
 
 
 def parent_directories(directory: str) -> list[str]:
-    """The directories whose entries change when `directory` is made: its parents up to the data directory."""
+    """The directories whose entries change when `directory` is created: its parents up to the data directory."""
     topic = directory.rpartition("/")[0]
     topics = topic.rpartition("/")[0]
     return [directory, topic, topics, topics.rpartition("/")[0]]
@@ -55,16 +55,16 @@ def snapshot_path(directory: str, offset: int) -> str:
 
 
 def offset_in(name: str, suffix: str) -> int | None:
-    """The offset that a file is named by; None for one that is none of ours."""
+    """The offset in a file's name; None for foreign files."""
     digits = name.removesuffix(suffix)
     is_ours = len(digits) == _OFFSET_DIGITS and digits + suffix == name
     return int(digits) if is_ours and digits.isascii() and digits.isdecimal() else None
 
 
 def start_after_dropped(names: list[str], bases: list[int], start: int) -> int:
-    """Where a log begins whose segments were deleted, to make room, before the new start could be written.
+    """The log start after segments were deleted, to make room, before the new start could be written.
 
-    The last of them has left a word. Those before it may be there again after a loss of power.
+    The last deleted segment has left a `.dropped` file. Earlier ones may reappear after a loss of power.
     """
     last = max((each for name in names if (each := offset_in(name, DROPPED_SUFFIX)) is not None), default=-1)
     if last < 0 or last in bases:
@@ -73,12 +73,12 @@ def start_after_dropped(names: list[str], bases: list[int], start: int) -> int:
 
 
 def with_checksum(text: str) -> bytes:
-    """A bit that rots in a number makes another number."""
+    """Add a checksum: a flipped bit in a number would only give another number."""
     return f"{text}crc {crc32c(text.encode()):08x}\n".encode()
 
 
 def without_checksum(data: bytes) -> str:
-    """The text; ValueError when it is not the one that was written. Files of earlier versions have no checksum."""
+    """The text; ValueError if its checksum is wrong. Files of earlier versions have no checksum."""
     text, mark, crc = data.decode().rpartition("crc ")
     if not mark:
         return crc

@@ -1,4 +1,4 @@
-"""Which leader wrote which offsets: the leader-epoch-checkpoint file, in Kafka's text format.
+"""Leader epochs and their start offsets: the leader-epoch-checkpoint file, in Kafka's text format.
 
 0
 <number of entries>
@@ -17,7 +17,7 @@ _FOR_EVER = 2**63
 
 
 class LeaderEpochs:
-    """Epochs and the offset each began at, both growing."""
+    """Epochs and their start offsets, both increasing."""
 
     __slots__ = ("_epochs", "_starts", "dirty")
 
@@ -35,7 +35,7 @@ class LeaderEpochs:
         return self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Begin `epoch` at `start_offset`; entries of the same or a later epoch or offset go."""
+        """Begin `epoch` at `start_offset`; entries of the same or a later epoch or offset are dropped."""
         if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start_offset:
             return
         while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start_offset):
@@ -61,13 +61,13 @@ class LeaderEpochs:
         return self._epochs[at] if at >= 0 else UNDEFINED_EPOCH
 
     def span_of(self, offset: int) -> tuple[int, int]:
-        """The epoch that wrote `offset`, -1 where that is not known, and the offset up to which that holds."""
+        """The epoch that wrote `offset`, -1 if unknown, and the offset up to which that holds."""
         at = bisect.bisect_right(self._starts, offset)
         until = self._starts[at] if at < len(self._starts) else _FOR_EVER
         return (self._epochs[at - 1] if at else UNDEFINED_EPOCH), until
 
     def expected_at(self, offset: int) -> tuple[int, bool]:
-        """The epoch that wrote `offset`, -1 where that is not known, and whether no later one is known to begin."""
+        """The epoch that wrote `offset`, -1 if unknown, and whether it is the last known epoch."""
         at = bisect.bisect_right(self._starts, offset)
         return (self._epochs[at - 1] if at else UNDEFINED_EPOCH), at == len(self._starts)
 
@@ -78,7 +78,7 @@ class LeaderEpochs:
             self.dirty = True
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget what lies wholly before the log's start; the entry that covers it now begins there."""
+        """Drop epochs that lie wholly before the log's start; the one that covers the start now begins there."""
         at = bisect.bisect_right(self._starts, start_offset) - 1
         if at > 0:
             del self._epochs[:at], self._starts[:at]

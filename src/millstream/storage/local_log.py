@@ -69,7 +69,7 @@ class LocalLog:
 
     @property
     def is_being_changed(self) -> bool:
-        """It is being cleaned, repaired or cut: nothing else may begin."""
+        """Whether the log is being cleaned, repaired or cut, so that no other change may begin."""
         return self.work is not LogWork.NOTHING
 
     @property
@@ -83,21 +83,21 @@ class LocalLog:
         self.appended_bytes += size_bytes
 
     def begin_epoch(self, leader_epoch: int, start_offset: int) -> None:
-        """Note where a leader's writing begins; reaches the disk with the next flush, before any acknowledgement.
+        """Note where a leader's epoch begins; it reaches the disk with the next flush, before any acknowledgement.
 
-        After a crash recovery finds the epoch in the batches. One without a directory waits for it.
+        After a crash, recovery finds the epoch in the batches. Without a directory yet, nothing is written.
         """
         self.epochs.assign(leader_epoch, start_offset)
         self.note_epochs()
 
     def end_epochs(self) -> None:
-        """This node leads no longer: epochs in which it wrote nothing are not part of the log."""
+        """The node stops leading: epochs without records are removed from the log."""
         self.epochs.truncate_from_end(self.log_end_offset)
         if self.epochs.dirty:
             self.note_epochs()
 
     def note_epochs(self) -> None:
-        """Have the next flush write them."""
+        """Have the next flush write the epochs."""
         if self.segments or self.disk.exists(self.directory):
             self.place.note_epochs(self.epochs)
 
@@ -118,7 +118,7 @@ class LocalLog:
         if self.segments and self.segments[-1].summary.size_bytes == 0:
             return self.segments[-1]
         started = self._start_segment(now_ms)
-        # A reader at the end was sent to the end of the segment that is sealed now.
+        # A remembered position at the log's end points into the segment that is now sealed.
         self._reader.forget_places()
         if self.segments:
             active = self.segments[-1]
@@ -132,9 +132,7 @@ class LocalLog:
         return started
 
     def checkpointed(self, base_offset: int) -> None:
-        """A checkpoint is on disk: a start after a crash scans from the segment at `base_offset` on, and needs no older
-        snapshots.
-        """
+        """A checkpoint is on disk: recovery would scan from the segment at `base_offset`, without older snapshots."""
         if self._marker is not None and self.work is not LogWork.TRUNCATING:
             self.place.remove(TRUNCATION_FILE)
             self._marker = None
@@ -159,19 +157,19 @@ class LocalLog:
 
     @property
     def has_sealed(self) -> bool:
-        """A full segment waits for its indexes and its sync."""
+        """Whether a full segment waits for its indexes and its sync."""
         return bool(self._unsynced.sealed)
 
     @property
     def settled_count(self) -> int:
-        """How many segments from the first on are sealed, synced and indexed: no flush concerns them any more."""
+        """How many segments, from the first on, are sealed, synced and indexed, so that no flush needs them."""
         return self.segments.find(self.flushed_position[0] - 1) + 1
 
     @property
     def cleanable_count(self) -> int:
-        """How many segments from the first on may be compacted: a start after a crash does not scan them.
+        """How many segments, from the first on, may be compacted: those that recovery would not scan.
 
-        Where it scans, recovery takes a gap between offsets for a loss.
+        In a scan, recovery takes a gap between offsets for a loss.
         """
         return self.segments.find(min(self._snapshots.checkpointed_base, self.flushed_position[0]) - 1) + 1
 
@@ -197,7 +195,7 @@ class LocalLog:
         self.flushed_position = max(self.flushed_position, ticket.end_position)
 
     def fail_flush(self, ticket: FlushTicket, error: OSError) -> KafkaError:
-        """If only files beside the records found no room, the next flush tries all of it again."""
+        """If the disk was full only for files beside the records, the next flush retries everything."""
         self._flushing = None
         if ticket.synced and error.errno in NO_ROOM and not self.health.is_gone:
             self._unsynced.put_back(ticket)
@@ -235,8 +233,8 @@ class LocalLog:
     def end_offset_for_epoch(self, epoch: int, leader_epoch: int) -> tuple[int, int]:
         """The largest epoch at or below `epoch`, and where it ended, for a leader of `leader_epoch`.
 
-        It begins at the log's end, though nothing notes it before something is written: an epoch before it that has
-        no records is no unknown one, for which a reader would take all that it read for lost.
+        The leader's own epoch begins at the log's end, even before it has records. So an empty epoch before it is not
+        answered as unknown, after which a reader would discard everything that it has read.
         """
         epochs, end = self.epochs, self.log_end_offset
         if epochs.latest < leader_epoch:
@@ -260,7 +258,7 @@ class LocalLog:
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
         self.place.note_start(offset)
-        # The first of them begins there too: one of the two files can be made again from the other.
+        # The first epoch begins there too, so that either file can be rebuilt from the other.
         self.note_epochs()
         self._make_directory()
 
@@ -277,14 +275,14 @@ class LocalLog:
         return [segment.path for segment in dropped]
 
     def replace_segments(self, sources: Sequence[int], summary: SegmentSummary) -> None:
-        """Put a compacted segment, whose files are in place, where its sources were."""
+        """Replace the sources by the compacted segment, whose files are already in place."""
         summary.compacted = True
         old = [segment for segment in self.segments if segment.base_offset in sources]
         first = self.segments.index(old[0])
         self._replace(first, first + len(old), (Segment(self.files, self.directory, summary, stored=True),))
 
     def _replace(self, first: int, end: int, others: Collection[Segment]) -> list[Segment]:
-        """Put other segments where those from `first` to before `end` are, which are closed and returned."""
+        """Replace segments `first` to `end` (exclusive), which are closed and returned."""
         self._reader.forget_places()
         gone = self.segments.replace(first, end, others)
         for segment in gone:
@@ -294,11 +292,11 @@ class LocalLog:
         return gone
 
     def trust(self) -> None:
-        """This replica leads or has caught up with the leader: it has again what recovery cut, or no replica has it."""
+        """Clear the doubt once this replica leads or has caught up: it has what recovery cut, or no replica does."""
         self.health.is_doubtful = False
         path = f"{self.directory}/{CUT_FILE}"
         self._unsynced.small_files.pop(path, None)
-        # If the file stays, a later start asks the other replicas once more, and nothing else happens.
+        # If the file stays, the next start only asks the other replicas once more.
         with suppress(OSError):
             self.disk.unlink(path)
 
@@ -317,7 +315,7 @@ class LocalLog:
                 segment.close()
 
     def close(self) -> bool:
-        """Sync and write the indexes at the end of the node's life; False when the log is not sound."""
+        """Sync the log and write its indexes when the node stops; False when the log is not sound."""
         health = self.health
         if health.offline is not None or health.is_half_swapped or self._flushing is not None:
             return False

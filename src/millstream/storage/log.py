@@ -1,4 +1,4 @@
-"""One partition's log: it takes batches of producers and of a leader, and a follower cuts its end."""
+"""One partition's log: appends of producers' and leaders' batches, and truncation on a follower."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -99,10 +99,10 @@ class PartitionLog(LocalLog):
     # -- a leader's batches
 
     def append_replicated(self, data: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> None:
-        """Write batches of the leader, whose checksums hold, as they are.
+        """Write the leader's batches, with verified checksums, unchanged.
 
-        CorruptBatch when they do not follow what is there: offsets and epochs, which no checksum covers, only grow.
-        A leader that has compacted leaves gaps between offsets.
+        CorruptBatch if their offsets or epochs, which no checksum covers, go backwards. A leader that has compacted
+        leaves gaps between offsets.
         """
         self.health.require_online()
         expected, epoch = self.log_end_offset, self.epochs.latest
@@ -126,7 +126,7 @@ class PartitionLog(LocalLog):
                 self._write_run(data[start:at], headers[first:number], now_ms)
                 first, start = number, at
             if number == first:
-                # Makes the segment that this run goes to.
+                # Creates the segment for this run.
                 self._prepare_segment(header, now_ms)
             at += header.size_bytes
         if first < len(headers):
@@ -141,7 +141,7 @@ class PartitionLog(LocalLog):
             raise self.health.write_failed(error) from error
 
     def _write_run(self, data: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> None:
-        """Batches of one epoch for the last segment, in one write."""
+        """Append batches of one epoch to the last segment in one write."""
         segment = self.segments[-1]
         try:
             segment.append_run(data, headers, self.config.index_interval_bytes)
@@ -166,10 +166,10 @@ class PartitionLog(LocalLog):
         return self._flushing is not None
 
     def begin_truncation(self, offset: int, now_ms: int, *, may_cut_more: bool = False) -> Truncation:
-        """A plan to make the log end at `offset`, or before the batch that holds it.
+        """A plan to cut the log at `offset`, or before the batch that contains it.
 
-        Where `offset` is outside of the log, the log is to begin there. Where damage hides the place, the log is to end
-        before the damage if no replica needs what lies between (`may_cut_more`); otherwise CorruptBatch.
+        If `offset` is outside the log, the log restarts there. If damage hides the place, the log is cut before the
+        damage if no replica needs the records between (`may_cut_more`); otherwise CorruptBatch.
         """
         restart = Truncation(
             self.truncations + 1,
@@ -183,7 +183,7 @@ class PartitionLog(LocalLog):
             self.place.ownership,
             earlier=self._marker,
         )
-        # A checkpoint made this file needless; the cut writes it again.
+        # A checkpoint has scheduled this file for removal; the cut writes it again.
         self.place.keep(TRUNCATION_FILE)
         at = self.segments.find(offset)
         if at < 0 or not self.log_start_offset <= offset <= self.log_end_offset:
@@ -191,7 +191,7 @@ class PartitionLog(LocalLog):
         segment = self.segments[at]
         position, offset = self._place_to_cut(segment, offset, may_cut_more)
         if offset < self.log_start_offset:
-            # Nothing whole is left.
+            # No sound batch is left.
             return replace(restart, log_start_offset=self.log_start_offset, end_offset=self.log_start_offset)
         planned = replace(
             restart,
@@ -205,13 +205,13 @@ class PartitionLog(LocalLog):
         self.place.keep(f"{segment.base_offset:020d}{SNAPSHOT_SUFFIX}")
         planned.snapshot = self._snapshots.newest(self.disk, segment.base_offset)
         if planned.snapshot is not None or segment.base_offset < self._snapshots.checkpointed_base:
-            # A checkpoint removes older snapshots: then the producers are learned from all of the log.
+            # A checkpoint may have removed older snapshots: then the whole log is read for its producers.
             since = planned.snapshot or 0
             planned.scanned = [each.summary for each in self.segments[:at] if each.base_offset >= since]
         return planned
 
     def _place_to_cut(self, segment: Segment, offset: int, may_cut_more: bool) -> tuple[int, int]:
-        """Position and offset of the end that the segment is to have."""
+        """Position and offset at which to cut the segment."""
         try:
             position = segment.position_of(self.disk, offset)
         except CorruptBatch:
@@ -224,7 +224,7 @@ class PartitionLog(LocalLog):
         return position, min(offset, read_header(segment.file.pread(HEADER_SIZE, position)).base_offset)
 
     def truncate(self, truncation: Truncation) -> None:
-        """Cut the log as prepared; the next flush makes it durable."""
+        """Cut the log as prepared; the next flush makes the cut durable."""
         invariant(self._flushing is None, "a log is not cut while it is flushed")
         invariant(truncation.number == self.truncations + 1, "one cut after the other")
         at = 0 if truncation.cut is None else self.segments.find(truncation.cut.base_offset)
@@ -241,14 +241,14 @@ class PartitionLog(LocalLog):
             raise self.health.use_failed(error) from error
         damaged = set(self.segments.damaged)
         self._replace(at, len(self.segments), () if truncation.segment is None else (truncation.segment,))
-        # What is left of a segment may be what is damaged.
+        # The rest of a cut segment may still be damaged.
         self.segments.damaged |= damaged & {each.base_offset for each in self.segments}
         self._take_over(truncation)
 
     def give_up(self, truncation: Truncation) -> None:
-        """The cut is not made, though its marker may be on disk: a checkpoint that knows its number makes it needless.
+        """Abandon a cut whose marker may be on disk, until a checkpoint with its number makes the marker obsolete.
 
-        Until then a start scans from there on, so nothing behind it is compacted.
+        Until then recovery would scan from the cut on, so nothing behind it is compacted.
         """
         self.truncations = truncation.number
         self._marker = truncation.marker
@@ -285,9 +285,9 @@ class PartitionLog(LocalLog):
         self.note_epochs()
 
     def replace_damaged(self, damaged: Segment, sound: Segment, path: str) -> None:
-        """Put the synced file at `path` in the place of a damaged segment's; the next flush writes the indexes.
+        """Replace a damaged segment's file by the synced one at `path`; the next flush writes the indexes.
 
-        `begin_rewrite` was called, and a flush has returned since: no checkpoint stands for the new file.
+        The caller has called `begin_rewrite` and waited for a flush, so that no checkpoint describes the new file.
         """
         at = self.segments.index(damaged)
         invariant(at < len(self.segments) - 1, "a segment that is written to is not replaced")

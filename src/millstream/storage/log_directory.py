@@ -1,4 +1,4 @@
-"""A log's directory: whose it is, and the small files beside the records, which the next flush writes."""
+"""A log's directory: its identity, and the small files beside the records, which the next flush writes."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -23,7 +23,7 @@ from millstream.storage.log_health import LogGone
 
 
 class LogDirectory:
-    """There is none before the first append, so ten thousand empty logs cost nothing."""
+    """Created with the first append, so that ten thousand empty logs cost nothing."""
 
     __slots__ = ("_disk", "_path", "_unsynced", "identity", "ownership")
 
@@ -35,7 +35,7 @@ class LogDirectory:
         self.ownership = OwnDirectory()
 
     def make(self, epochs: LeaderEpochs, *, is_doubtful: bool) -> None:
-        """Make the directory unless it is there."""
+        """Create the directory unless it exists."""
         identity = f"{self._path}/{IDENTITY_FILE}"
         if self._disk.exists(identity):
             return
@@ -43,12 +43,12 @@ class LogDirectory:
         parents = parent_directories(self._path)
         begun = mark_begun(self._disk, parents[-1], self._path, self.identity)
         if is_doubtful:
-            # That there was none said so until now.
+            # So far the missing directory showed the doubt.
             self._disk.write_atomically(f"{self._path}/{CUT_FILE}", CUT_NOTE)
         self._disk.write_atomically(identity, self.identity.encode(), durable=False)
         self._note_identity()
         if epochs.entries:
-            # A leader that has not written yet.
+            # Noted by a leader before its first write.
             self.note_epochs(epochs)
         self._unsynced.directories.update((*parents, begun))
 
@@ -73,9 +73,9 @@ class LogDirectory:
         self._unsynced.garbage = [each for each in self._unsynced.garbage if each != path]
 
     def leave_word(self, base_offset: int) -> None:
-        """In a thread: the segment, renamed by now, was deleted before the log's new start could be written.
+        """In a thread: keep the deleted segment's file, renamed, as a marker until the log's new start can be written.
 
-        Empty it takes no room, and the next flush that has some writes the start and removes it.
+        The empty file takes no room; the next flush that has room writes the start and removes the file.
         """
         path = f"{self._path}/{base_offset:020d}{DROPPED_SUFFIX}"
 
@@ -91,10 +91,10 @@ class LogDirectory:
         self.write_by_name(empty)
 
     def begin_rewrite(self, bases: Sequence[int]) -> int:
-        """Files of these segments are to be replaced: returns the number of what takes their place.
+        """Announce that these segments' files will be replaced; returns the new file's number.
 
-        Once the next flush has returned, no checkpoint from before stands for them. What went into one of them earlier
-        gets the number too: of all that have one number, only the first has a file.
+        After the next flush no earlier checkpoint is valid for them. Segments that were merged into one of them get
+        the number too: of all with one number, only the first has a file.
         """
         number, earlier = self.identity.rewrites + 1, self.identity.rewritten
         replaced = {earlier[base] for base in bases if base in earlier}
@@ -105,7 +105,7 @@ class LogDirectory:
         return number
 
     def described(self, numbers: Mapping[int, int]) -> None:
-        """A checkpoint is on disk that has segments with these numbers, by base offset, and no others."""
+        """A checkpoint with these segment numbers, by base offset, is on disk: drop those that it covers."""
         unknown = {
             base: number
             for base, number in self.identity.rewritten.items()
@@ -114,7 +114,7 @@ class LogDirectory:
         self.identity = replace(self.identity, rewritten=unknown)
 
     def write_by_name(self, work: Callable[[], None]) -> None:
-        """In a thread: change files there while nothing else does; LogGone when the log was removed."""
+        """In a thread: run `work` with exclusive access to the directory; LogGone when the log was removed."""
         with self.ownership as is_ours:
             if is_ours:
                 work()

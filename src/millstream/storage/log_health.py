@@ -1,6 +1,6 @@
-"""Whether a log can be used, and what is being done to it.
+"""Whether a log can be used, and which work on its files is under way.
 
-A full disk refuses single writes. Any other fault takes the log offline until the node starts again.
+A full disk fails single writes. Any other fault takes the log offline until the node restarts.
 """
 
 import enum
@@ -10,7 +10,7 @@ from millstream.runtime.disk import NO_ROOM
 
 
 class LogWork(enum.Enum):
-    """Changes to files that take a while: one at a time, so each begins from NOTHING."""
+    """Long changes to files: only one at a time, so each begins from NOTHING."""
 
     NOTHING = "nothing"
     CLEANING = "cleaning"
@@ -19,14 +19,14 @@ class LogWork(enum.Enum):
 
 
 class NoRoom(KafkaError):
-    """The disk is full: this write did not happen, all else is sound, and it can be tried again."""
+    """The disk is full: only this write failed, and it can be retried."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
 
 class LogGone(KafkaError):
-    """The log was removed: whatever happens to its files is no fault of the disk."""
+    """The log was removed, so errors of its files are no fault of the disk."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition was removed from this node")
@@ -38,17 +38,15 @@ class LogHealth:
     def __init__(self, directory: str, *, is_doubtful: bool = False) -> None:
         self._directory = directory
         self.offline: KafkaError | None = None
-        """Why nothing can be written or read any more."""
+        """Why the log can no longer be written or read; None while it can."""
         self.gone: LogGone | None = None
-        """Set when the log was removed; another log may have its directory by now."""
+        """Set when the log was removed; another log may use its directory by now."""
         self.is_doubtful = is_doubtful
-        """Recovery cut something that may have been confirmed."""
+        """Recovery may have cut confirmed records."""
         self.has_damaged_end = False
-        """Records are damaged that other replicas need not have: the next start cuts them and has logs compared."""
+        """Damaged records that may be on no other replica: the next start cuts them and compares the replicas' logs."""
         self.is_half_swapped = False
-        """Compacted segments are taking the place of others, perhaps only on disk or only in memory: the next start
-        finishes it.
-        """
+        """A swap of compacted segments may be done only on disk or only in memory; the next start finishes it."""
 
     @property
     def is_gone(self) -> bool:
@@ -66,7 +64,7 @@ class LogHealth:
         self.offline = self.gone = LogGone()
 
     def write_failed(self, error: OSError) -> KafkaError:
-        """A full disk refuses this write only."""
+        """A full disk fails this write only."""
         message = f"cannot write to {self._directory}: {error.strerror}"
         if error.errno in NO_ROOM:
             return self.gone or NoRoom(message)
@@ -81,7 +79,7 @@ class LogHealth:
         return self._take_offline(f"cannot use {self._directory}: {error.strerror}")
 
     def sync_failed(self, error: OSError) -> KafkaError:
-        """After a failed fsync the kernel may have dropped the bytes: nothing above the last good flush is trusted."""
+        """After a failed fsync the kernel may have dropped data: nothing after the last good flush is trusted."""
         return self.offline or self._take_offline(
             f"fsync of {self._directory} failed ({error.strerror}); the partition is offline, "
             "restart the node when the disk is sound and it will recover from what is really stored"

@@ -1,4 +1,4 @@
-"""Finds the batches a reader asks for and hands them out, whole and verified."""
+"""Finds the batches that a reader asks for and returns them whole and verified."""
 
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ class LogReader:
         self._hints: dict[int, tuple[Segment, int]] = {}
 
     def forget_places(self) -> None:
-        """Segments were sealed, dropped or replaced: what was remembered of them is no longer right."""
+        """Segments were sealed, dropped or replaced: remembered positions are no longer valid."""
         self._hints.clear()
 
     def read(
@@ -67,7 +67,7 @@ class LogReader:
         expected_epoch, until = epochs.span_of(next_offset)
         while size - at >= HEADER_SIZE:
             base, length, epoch, magic, crc, _, last_delta, *_ = unpack(view, at)
-            # Offsets are not under the checksum, but they must follow each other.
+            # No checksum covers offsets, but they must follow each other.
             if base != next_offset and (
                 base + last_delta < next_offset
                 or (base < next_offset and at > 0)
@@ -82,7 +82,7 @@ class LogReader:
             if base >= until:
                 expected_epoch, until = epochs.span_of(base)
             if epoch != expected_epoch and expected_epoch != UNDEFINED_EPOCH:
-                # Epochs are not under the checksum either, and followers compare histories by them.
+                # No checksum covers epochs either, and followers compare histories by them.
                 if at == 0:
                     raise segment.corrupt(position, f"record batch claims leader epoch {epoch}")
                 break
@@ -105,7 +105,7 @@ class LogReader:
         return LogRead(view[:at], next_offset)
 
     def _remember(self, offset: int, segment: Segment, position: int) -> None:
-        """The next read of a consumer that follows starts here, without a look-up."""
+        """Remember where a following consumer's next read starts, to save the look-up."""
         hints = self._hints
         if position >= segment.summary.size_bytes and segment is not self._segments[-1]:
             return

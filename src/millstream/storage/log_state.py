@@ -1,4 +1,4 @@
-"""What a log is made of when it is opened: nothing yet, or what the checkpoint or recovery tells."""
+"""The initial state of a log when it is opened: empty, or from the checkpoint or recovery."""
 
 import msgspec
 
@@ -19,7 +19,7 @@ class LogState(msgspec.Struct):
     epochs: LeaderEpochs = msgspec.field(default_factory=LeaderEpochs)
     producers: ProducerStates = msgspec.field(default_factory=ProducerStates)
     unwritten: dict[str, bytes] = msgspec.field(default_factory=dict)
-    """Small files that the next flush is to write."""
+    """Small files that the next flush writes."""
     truncations: int = 0
     is_doubtful: bool = False
     incarnation: bytes = NO_INCARNATION
@@ -27,4 +27,4 @@ class LogState(msgspec.Struct):
     rewritten: dict[int, int] = msgspec.field(default_factory=dict)
     damaged: set[int] = msgspec.field(default_factory=set)
     marker: TruncationMarker | None = None
-    """Of cuts that the checkpoint on disk does not know of."""
+    """Cuts that the checkpoint on disk does not cover."""

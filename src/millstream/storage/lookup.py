@@ -1,4 +1,4 @@
-"""Find records by time. A batch is opened only when it is the one that holds the answer."""
+"""Find records by time; only batches that may hold the answer are unpacked."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -11,13 +11,15 @@ from millstream.protocol.records import check_record_count, unpack_batch
 from millstream.storage.log import PartitionLog
 from millstream.storage.segment import NO_TIMESTAMP, Segment
 
-# That is scanned in one go: up to some four thousand batches.
+# Scanned in one go: up to some four thousand batches.
 _PIECE_BYTES = 256 * 1024
 
 
 class OpenLimit(msgspec.Struct):
-    """What one look-up may open yet. A batch that was stored unopened may unpack to anything, and there may be any
-    number of batches whose headers name a time that none of their records has.
+    """How much one look-up may still unpack.
+
+    Batches are stored without being unpacked, so they may unpack to any size, and any number of them may claim a time
+    in their headers that none of their records has.
     """
 
     size_bytes: int = 256 << 20
@@ -36,7 +38,7 @@ class TimestampOffset(NamedTuple):
 
 
 class FoundBatch(NamedTuple):
-    """A batch as it stands in the log: unpacking one can take long, and needs nothing but its bytes."""
+    """A batch as stored. Unpacking may take long; it needs only these bytes, so it can run in another thread."""
 
     header: BatchHeader
     data: memoryview
@@ -48,7 +50,7 @@ class FoundBatch(NamedTuple):
         return None
 
     def largest_timestamp(self, log_start_offset: int, limit: OpenLimit) -> int:
-        """Of its records from there on."""
+        """The largest timestamp of its records at or after `log_start_offset`."""
         visible = (time for time, offset in self._times(limit) if offset >= log_start_offset)
         return max(visible, default=NO_TIMESTAMP)
 
@@ -73,7 +75,10 @@ def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampOffset |
 
 
 def batch_for_timestamp(log: PartitionLog, timestamp: int, from_offset: int = 0) -> FoundBatch | None:
-    """The first batch from there on that says it has such a record, unopened; it may be below the log's start."""
+    """The first batch at or after `from_offset` whose header reaches `timestamp`, not unpacked.
+
+    Its matching records may be below the log's start.
+    """
     try:
         return next(_batches_for_timestamp(log, timestamp, from_offset), None)
     except OSError as error:
@@ -95,17 +100,17 @@ def _batches_for_timestamp(log: PartitionLog, timestamp: int, from_offset: int =
 
 
 class LargestTimestamp(NamedTuple):
-    """Of some records; NO_TIMESTAMP when there is none."""
+    """The largest timestamp of a part of the log; NO_TIMESTAMP if it has no records."""
 
     timestamp: int
     begun: FoundBatch | None = None
-    """The batch that they begin within, which must be opened to tell; it is not counted."""
+    """The batch that contains the first offset; not counted, because it must be unpacked."""
     goes_on_at: int | None = None
-    """The offset from which the rest is to be asked for."""
+    """The offset at which to continue with the rest."""
 
 
 def largest_timestamp(log: PartitionLog, from_offset: int) -> LargestTimestamp:
-    """Of records from there on: of a piece of the segment that has that offset, or of all whole segments behind it."""
+    """Of records from `from_offset` on: of a piece of its segment, or of all whole segments behind it."""
     largest = NO_TIMESTAMP
     try:
         for segment in log.segments:

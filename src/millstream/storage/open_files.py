@@ -7,7 +7,7 @@ from millstream.runtime.disk import Disk, File
 
 
 class Openable(Protocol):
-    """What a segment shows to the bound."""
+    """The interface of segments to `OpenFiles`."""
 
     pins: int
 
@@ -18,10 +18,10 @@ class Openable(Protocol):
 
 
 class OpenFiles:
-    """Closes the handle opened longest ago when there are more than `limit`, except pinned ones.
+    """Closes the oldest unpinned handle when more than `limit` are open.
 
-    A segment is pinned while it holds bytes that are not yet synced: an error of the disk is reported to handles
-    that were open when it happened, so such a handle must live until its fsync has returned.
+    A segment is pinned while it has unsynced bytes: the system reports a disk error only to handles that were open
+    when it happened, so such a handle must stay open until its fsync has returned.
     """
 
     def __init__(self, disk: Disk, limit: int) -> None:
@@ -37,7 +37,7 @@ class OpenFiles:
         self.trim()
 
     def trim(self) -> None:
-        """Keep to the bound again, after a pin was released."""
+        """Enforce the limit again after a pin was released."""
         if len(self._open) > self._limit:
             self._evict()
 

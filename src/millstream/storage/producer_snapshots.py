@@ -1,4 +1,4 @@
-"""Which files of a log tell its producers as of an offset, and which of them a start may still need."""
+"""A log's producer snapshots by offset, and which of them recovery may still need."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from millstream.storage.layout import snapshot_path
 
 
 class ProducerSnapshots:
-    """By offset. One may be missing on disk: it is written with the next flush, if there are producers at all."""
+    """A snapshot may be missing on disk: the next flush writes it, and only if there are producers."""
 
     __slots__ = ("_directory", "_offsets", "checkpointed_base")
 
@@ -15,7 +15,7 @@ class ProducerSnapshots:
         self._directory = directory
         self._offsets = list(offsets)
         self.checkpointed_base = checkpointed_base
-        """A start after a crash scans from this segment on."""
+        """Recovery would scan from this segment on."""
 
     def add(self, offset: int) -> str:
         """The path of a snapshot at the log's end."""
@@ -23,14 +23,14 @@ class ProducerSnapshots:
         return snapshot_path(self._directory, offset)
 
     def checkpointed(self, base_offset: int) -> list[str]:
-        """A start will scan from that segment on: returns the paths that are no longer needed."""
+        """Recovery would scan from this segment on; returns the paths that are no longer needed."""
         self.checkpointed_base = base_offset
         old = [offset for offset in self._offsets if offset < base_offset]
         del self._offsets[: len(old)]
         return [snapshot_path(self._directory, offset) for offset in old]
 
     def scanned_from(self, base_offset: int) -> None:
-        """A start scans from that segment on, or from an earlier one."""
+        """Recovery would scan from this segment or an earlier one."""
         self.checkpointed_base = min(self.checkpointed_base, base_offset)
 
     def newest(self, disk: Disk, offset: int) -> int | None:
@@ -41,7 +41,7 @@ class ProducerSnapshots:
         return None
 
     def after(self, end_offset: int) -> list[str]:
-        """The paths of snapshots behind the end of a log that ends there."""
+        """The paths of snapshots after `end_offset`."""
         return [snapshot_path(self._directory, each) for each in self._offsets if each > end_offset]
 
     def cut(self, end_offset: int, base_offset: int, written: int | None) -> None:

@@ -1,11 +1,11 @@
 """Idempotent producers of one partition: which sequence numbers have been written.
 
-A producer numbers its records per partition. A batch must follow the last one without a gap; one that was written
-before is answered with its first outcome instead of being written twice. The last five batches of each producer are
+A producer numbers its records per partition. A batch must follow the last one without a gap; a
+duplicate is answered with its first outcome and not written again. The last five batches of each producer are
 remembered, as many as a client may have in flight. Snapshots use Kafka's .snapshot format, which keeps the last batch.
 
-There may be a million of them, so each is one short string of bytes: its entry in a snapshot, the time of its last
-batch, and the batches before that, the newest first. They stand in the order of their last writes, the longest idle
+There may be a million producers, so each is one short byte string: its entry in a snapshot, the time of its last
+batch, and the batches before that, the newest first. Producers are ordered by their last writes, the longest idle
 first.
 """
 
@@ -44,7 +44,7 @@ class WrittenBatch(NamedTuple):
 
 
 class ActiveProducer(NamedTuple):
-    """As tools are told of it."""
+    """A producer as reported to tools."""
 
     producer_id: int
     epoch: int
@@ -53,7 +53,7 @@ class ActiveProducer(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """What the first bytes of a producer say. `last_sequence` is -1 when no batch of it is known."""
+    """The decoded start of a producer's bytes. `last_sequence` is -1 when no batch of it is known."""
 
     producer_id: int
     epoch: int
@@ -82,7 +82,7 @@ def _batches_of(state: bytes) -> Iterator[WrittenBatch]:
 
 
 class RefusedBatch(NamedTuple):
-    """A batch that was refused for a reason that passes, and that its producer will send again."""
+    """A batch that was refused for a temporary reason; its producer will retry."""
 
     epoch: int
     base_sequence: int
@@ -145,11 +145,11 @@ class ProducerStates:
         raise self._out_of_order(header, expected)
 
     def refuse(self, header: BatchHeader, error: KafkaError) -> None:
-        """Remember a batch that was refused for a reason that passes.
+        """Remember a batch that was refused for a temporary reason.
 
-        Batches that this producer has already sent behind it are refused for the same reason. They must not come first,
-        and a gap in the sequence would make some clients begin a new epoch and send again what is already in the log. A
-        batch that is in the log, and was sent again, leaves no gap: nothing behind it needs to wait.
+        Later batches that the producer has already sent are refused for the same reason: they must not overtake it,
+        and the error for a gap would make some clients begin a new epoch and resend records that are in the log. A
+        retried batch that is already in the log leaves no gap, so nothing behind it has to wait.
         """
         if header.producer_id < 0 or self.has(header):
             return
@@ -163,7 +163,7 @@ class ProducerStates:
             )
 
     def has(self, header: BatchHeader) -> bool:
-        """Whether the batch is in the log already, and was sent again."""
+        """Whether the batch is a duplicate of one in the log."""
         state = self._producers.get(header.producer_id)
         if state is None:
             return False
@@ -187,7 +187,7 @@ class ProducerStates:
             -1,
             -1,
         )
-        # Taken out first: the producer that wrote last is the last in the dictionary.
+        # Removed first, so that the latest writer becomes the last in the dictionary.
         before = self._producers.pop(header.producer_id, None)
         older = b""
         if before is not None:
@@ -210,14 +210,14 @@ class ProducerStates:
         return [ActiveProducer(head[0], head[1], head[2], head[-1]) for head in heads]
 
     def expire(self, now_ms: int, idle_ms: int) -> int:
-        """Forget producers that have written nothing for so long; how many."""
+        """Forget producers idle for `idle_ms`; returns how many."""
         count = 0
         while self.forget_longest_idle(now_ms, idle_ms):
             count += 1
         return count
 
     def forget_longest_idle(self, now_ms: int, idle_ms: int) -> bool:
-        """Whether one was forgotten that has written nothing for so long."""
+        """Forget one producer that was idle for `idle_ms`; False if there is none."""
         producers = self._producers
         while producers:
             producer_id = next(iter(producers))
@@ -227,7 +227,7 @@ class ProducerStates:
                     return False
                 del producers[producer_id]
                 return True
-            # The clock was set back since: its time counts from now.
+            # The clock was set back: count its idle time from now.
             state = producers.pop(producer_id)
             now = SNAPSHOT_ENTRY.pack(*entry._replace(seen_ms=now_ms))
             producers[producer_id] = now + state[SNAPSHOT_ENTRY.size :]

@@ -1,4 +1,4 @@
-"""What recovery learns beside the records: idempotent producers and leader epochs."""
+"""State that recovery rebuilds from the records: idempotent producers and leader epochs."""
 
 import msgspec
 
@@ -21,7 +21,7 @@ class RebuiltState(msgspec.Struct):
     producers_from: int
     now_ms: int
     has_lost_epochs: bool = False
-    """Those that were flushed are not known: only what batches claim is."""
+    """The flushed epochs are lost: only those in batches are known."""
     _unreadable: set[int] = msgspec.field(default_factory=set)
     _at_segment_start: bytes = b""
 
@@ -35,7 +35,7 @@ class RebuiltState(msgspec.Struct):
         now_ms: int,
         epochs: LeaderEpochs | None,
     ) -> "RebuiltState":
-        """`epochs` are those that were flushed; None when they are lost."""
+        """`epochs` are the flushed ones; None when they are lost."""
         begun = cls(epochs or LeaderEpochs(), ProducerStates(), scan_from, now_ms, epochs is None)
         for offset in reversed(_snapshots(names)):
             if offset > scan_from:
@@ -46,7 +46,7 @@ class RebuiltState(msgspec.Struct):
                 return begun
             begun._unreadable.add(offset)
         if begun._unreadable:
-            # No snapshot can be read: the producers are learned from the whole log.
+            # No snapshot can be read: producers are rebuilt from the whole log.
             begun.producers_from = 0
         return begun
 
@@ -56,7 +56,7 @@ class RebuiltState(msgspec.Struct):
     def see(self, header: BatchHeader) -> None:
         expected, is_last = self.epochs.expected_at(header.base_offset)
         if is_last and header.leader_epoch != expected:
-            # Lower than the last: a leader that wrote nothing in its epoch, and then followed.
+            # An epoch may be lower than the last noted one, of a leader that wrote nothing in it and then followed.
             self.epochs.assign(header.leader_epoch, header.base_offset)
         self.see_producer(header)
 
@@ -65,7 +65,7 @@ class RebuiltState(msgspec.Struct):
             self.producers.update(header, header.base_offset, self.now_ms)
 
     def fit(self, disk: Disk, directory: str, names: list[str], start: int, end: int) -> None:
-        """Forget what is outside of the log that was found."""
+        """Drop state outside the recovered log."""
         self.epochs.truncate_from_end(end)
         self.epochs.truncate_from_start(start)
         for offset in _snapshots(names):
@@ -73,7 +73,7 @@ class RebuiltState(msgspec.Struct):
                 disk.unlink(snapshot_path(directory, offset))
 
     def new_files(self, directory: str, names: list[str], last_base: int) -> dict[str, bytes]:
-        """Side files for a later recovery, which will scan from `last_base` on and could not learn this otherwise."""
+        """Side files that a later recovery needs, because it will scan only from `last_base` on."""
         files: dict[str, bytes] = {}
         if self.epochs.dirty:
             files[f"{directory}/{EPOCHS_FILE}"] = self.epochs.encode()

@@ -1,7 +1,7 @@
 """Open a log after a crash: trust what was synced before the last checkpoint, scan the rest, cut a torn tail.
 
-What was recovered must be made durable (`make_durable`) before anybody builds on it: the process may have been killed
-with names and bytes still in the page cache.
+A recovered log must be made durable (`make_durable`) before it is used: the killed process may have left names and
+bytes only in the page cache.
 """
 
 from contextlib import suppress
@@ -42,11 +42,12 @@ from millstream.storage.truncation import TruncationMarker, read_marker
 
 @dataclass(slots=True)
 class LogRecovery:
-    """One log as it is on disk.
+    """Recovers one log.
 
-    `known` is what a checkpoint says of this very directory; None when nothing is known. Where other nodes keep the
-    log too, all replicas are known to have it up to `committed`. `was_written`: it may have had records, also where
-    there are none now. `is_identified`: the identity was read from the directory, with its incarnation.
+    `known` is the checkpoint's entry, if valid for this directory. `committed` is the offset up to which all replicas
+    are known to have the log; None if it has no other replicas. `was_written`: it may have had records, even if there
+    are none now. `is_identified`: the identity was read from the
+    directory, with its incarnation.
     """
 
     files: OpenFiles
@@ -60,7 +61,7 @@ class LogRecovery:
     was_written: bool = True
     is_identified: bool = False
     names: list[str] = field(init=False)
-    """What the directory holds."""
+    """The names in the directory."""
     report: RecoveryReport = field(init=False)
 
     def recover(self) -> tuple[LogState, RecoveryReport]:
@@ -70,7 +71,7 @@ class LogRecovery:
         names = self.names = _names_without_litter(disk, directory)
         report.is_doubtful = CUT_FILE in names
         if self.known is not None and self.known.rewrites > self.identity.rewrites:
-            # Numbers go on from the highest that the directory or the checkpoint has.
+            # Numbers continue from the highest in the directory or the checkpoint.
             self.identity = msgspec.structs.replace(self.identity, rewrites=self.known.rewrites)
         marker = self._read_marker()
         truncations = max(self.known.truncations if self.known else 0, marker.number if marker else 0)
@@ -89,7 +90,7 @@ class LogRecovery:
         segments = self._recover_segments(bases, log_start, rebuilt)
         end = segments[-1].summary.end_offset if segments else 0
         if self.committed is not None and (end < self.committed or (self.was_written and not segments)):
-            # Its files are lost. Other replicas know better.
+            # The files are lost, so other replicas must be asked.
             report.doubt(disk)
         start = max(log_start, segments[0].base_offset) if segments else log_start
         position = (segments[-1].base_offset, segments[-1].summary.size_bytes) if segments else (0, 0)
@@ -102,13 +103,13 @@ class LogRecovery:
             new_files[f"{directory}/{START_OFFSET_FILE}"] = encode_start_offset(start)
             report.remade = [each for each in report.remade if each != START_OFFSET_FILE]
         unwritten = _write_new_files(disk, new_files)
-        # A cut is written down before it is made: that the log ends there does not prove that the cut is on disk.
+        # A cut's marker is written first: that the log ends there does not prove that the cut is on disk.
         is_as_known = known is not None and not is_cut and (0, 0) < position == known.flushed_position
         report.is_synced = not names or (is_as_known and not report.damaged_segments and not report.remade)
         if known is not None:
             report.damaged_segments |= {each for each in known.damaged if each in bases}
         if unwritten:
-            # Until they are written, another recovery has to learn it all again. The end may have been cut.
+            # Until these files are written, another recovery must rebuild everything. The end may have been cut.
             position = min(position, known.flushed_position if known else (0, 0))
         state = LogState(
             segments,
@@ -135,7 +136,7 @@ class LogRecovery:
             return None
         marker = read_marker(self.files.disk, self.directory)
         if marker is None:
-            # The log was cut, and it is not known where: nothing counts as synced.
+            # The log was cut at an unknown place: nothing counts as synced.
             self.report.remade.append(TRUNCATION_FILE)
             marker = TruncationMarker((self.known.truncations if self.known else 0) + 1, 0, 0, (0, 0))
             self.known = undescribed(self.known, self.config) if self.known is not None else None
@@ -147,18 +148,16 @@ class LogRecovery:
             bases = self._with_empty_segments(bases, self.known, log_start)
             _require_synced_files(self.directory, bases, self.known)
         while len(bases) > 1 and bases[1] <= log_start:
-            # It was deleted, but the disk forgot.
+            # The segment was deleted, but a crash restored it.
             _remove_segment(self.files.disk, f"{self.directory}/{bases.pop(0):020d}")
         if bases and bases[0] > log_start and not was_flushed:
-            # The first segment is not deleted but lost.
+            # The first segment was lost, not deleted.
             self._set_aside(bases)
             return []
         return bases
 
     def _with_empty_segments(self, bases: list[int], known: LogCheckpoint, log_start: int) -> list[int]:
-        """A segment in which compaction left no batch, or that was just begun, loses nothing with its file: it is
-        made again.
-        """
+        """Recreate missing segments that held no batch, because they were new or compaction emptied them."""
         missing = [
             base
             for base, each in known.summaries().items()
@@ -187,7 +186,7 @@ class LogRecovery:
         segments: list[Segment] = []
         for number, base in enumerate(bases):
             if segments and base < segments[-1].summary.end_offset:
-                # A segment that was begun for a write that then failed, while the one before it went on.
+                # The segment was begun for a write that failed; the one before it continued.
                 self._set_aside([base])
                 continue
             if segments and segments[-1].base_offset in self.report.damaged_segments:
@@ -195,7 +194,7 @@ class LogRecovery:
             hole = recovery.hole_before(base, segments, log_start)
             is_lost = hole is None and bool(segments) and recovery.is_lost_before(base, segments[-1])
             if is_lost or (hole is not None and recovery.may_be_uncommitted(hole)):
-                # The records before it were never synced, or need not be committed; the log ends where they were.
+                # The missing records were never synced, or may be uncommitted: the log ends before them.
                 self._set_aside(bases[number:])
                 break
             if hole is not None:
@@ -219,7 +218,7 @@ class LogRecovery:
         return self.config.compacts or bool(self.identity.rewrites) or not self.is_identified
 
     def _begin_at(self, log_start: int, segments: list[Segment], recovery: SegmentRecovery) -> list[Segment]:
-        """All of the log is below its start, because its end was cut: offsets must not be given out again."""
+        """Restart a log that was cut below its start: offsets must not be used again."""
         begun = recovery.begin_segment(log_start)
         self.files.disk.sync_dir(self.directory)
         for segment in segments:
@@ -228,7 +227,7 @@ class LogRecovery:
         return [begun]
 
     def _set_aside(self, bases: list[int]) -> None:
-        """Segments after a cut hold nothing that was acknowledged as durable; they are renamed, not deleted."""
+        """Rename the segments after a cut, instead of deleting them; nothing in them was acknowledged as durable."""
         disk = self.files.disk
         for base in bases:
             for suffix in SEGMENT_SUFFIXES:
@@ -243,7 +242,7 @@ class LogRecovery:
 
 
 def _known_after(marker: TruncationMarker, known: LogCheckpoint) -> LogCheckpoint:
-    """What is still certain of a checkpoint that was written before the end was cut."""
+    """The part of an older checkpoint entry that is still valid after the end was cut."""
     return msgspec.structs.replace(
         known,
         log_start_offset=min(known.log_start_offset, marker.log_start_offset),
@@ -254,11 +253,11 @@ def _known_after(marker: TruncationMarker, known: LogCheckpoint) -> LogCheckpoin
 
 
 def _names_without_litter(disk: Disk, directory: str) -> list[str]:
-    """What is in the directory, after files that were being written when the process ended are gone."""
+    """The names in the directory, after removing files that the killed process was writing."""
     names = disk.list_dir(directory)
     for name in names:
         if name.endswith(TEMPORARY_SUFFIX):
-            # A name that cannot be removed is no file of ours.
+            # A name that cannot be removed is not our file.
             with suppress(OSError):
                 disk.unlink(f"{directory}/{name}")
     return [name for name in names if not name.endswith(TEMPORARY_SUFFIX)]
@@ -284,7 +283,7 @@ def _remove_segment(disk: Disk, path: str) -> None:
 
 
 def _write_new_files(disk: Disk, files: dict[str, bytes]) -> dict[str, bytes]:
-    """Returns the files for which there is no room: reads need none of them, so a full disk ends nothing."""
+    """Write the files; returns those for which the disk has no room. Reads do not need them."""
     unwritten: dict[str, bytes] = {}
     for path, data in files.items():
         try:
@@ -297,7 +296,7 @@ def _write_new_files(disk: Disk, files: dict[str, bytes]) -> dict[str, bytes]:
 
 
 def make_durable(log: PartitionLog) -> None:
-    """Sync what a killed process may have left in the page cache: its segments, its identity, and their names."""
+    """Sync what a killed process may have left in the page cache: segments, identity, and their names."""
     disk = log.disk
     for segment in log.segments:
         if segment.index.dirty:

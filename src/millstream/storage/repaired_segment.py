@@ -1,10 +1,10 @@
-"""The batches of a damaged segment, got from somewhere else, and their way into its place.
+"""Repairs a damaged segment with batches from another replica.
 
-write          a whole new file beside the damaged one, synced
-put_in_place   renamed over it, in one step with the segment in memory; the next flush syncs the directory
+write          a new file beside the damaged one, complete and synced
+put_in_place   rename it over the damaged one, together with the change in memory; the next flush syncs the directory
 
-What the other side sends is taken. Where it has nothing, sound batches that are here stay: it may have compacted more,
-and a repair never takes away what can be read.
+Batches from the other replica are preferred. Where it has none, sound local batches stay: it may have compacted more,
+and a repair never removes readable records.
 """
 
 from collections.abc import Iterator
@@ -21,17 +21,17 @@ REPAIRED_SUFFIX = ".repaired.tmp"
 
 
 def is_of_its_epoch(header: BatchHeader, epochs: LeaderEpochs, log_start: int) -> bool:
-    """Whether the log's own epochs agree. Below its start it only knows that epochs are not later."""
+    """Whether the batch's epoch agrees with the log's own. Below the log start it only must not be later."""
     expected = epochs.epoch_of(max(header.base_offset, log_start))
     is_deleted = header.last_offset < log_start
     return header.leader_epoch == expected or (is_deleted and header.leader_epoch < expected)
 
 
 class RepairedSegment:
-    """Only batches that this log's own epochs have at those offsets are taken."""
+    """Accepts only batches that agree with this log's own epochs."""
 
     def __init__(self, log: PartitionLog, damaged: SegmentSummary, end_offset: int) -> None:
-        """`end_offset`: where the next segment begins. What the summary says of a damaged file may be too little."""
+        """`end_offset`: where the next segment begins; the summary of a damaged file may end too early."""
         self._log = log
         self._epochs = LeaderEpochs(log.epochs.entries)
         self._damaged = damaged
@@ -51,18 +51,18 @@ class RepairedSegment:
         return self._segment.summary.size_bytes
 
     def clear(self) -> None:
-        # Deleted records are not fetched, and mostly no replica has them.
+        # Deleted records are not fetched: usually no replica has them.
         self._fetched, self.next_offset = [], max(self._damaged.base_offset, self._log_start)
 
     def add(self, data: memoryview) -> None:
-        """Batches from `next_offset` on; those behind the segment are left out. CorruptBatch when they do not fit."""
+        """Add batches from `next_offset` on; those behind the segment are ignored. CorruptBatch if they do not fit."""
         found = self.next_offset
         for position, header in iter_batches(data):
             if header.base_offset >= self._end_offset:
-                # Records that are missing at the segment's end were compacted away there.
+                # The other replica has compacted the records at the segment's end away.
                 self.next_offset = self._end_offset
                 return
-            # The log may begin within a batch, which comes whole.
+            # The log may begin within a batch, which is sent whole.
             follows = header.base_offset >= self.next_offset or (
                 not self._fetched and header.last_offset >= self.next_offset == self._log_start
             )
@@ -80,7 +80,7 @@ class RepairedSegment:
         return is_inside and is_of_its_epoch(header, self._epochs, self._log_start)
 
     def write(self, disk: Disk) -> None:
-        """Blocks until the new file is on disk; its indexes are in memory."""
+        """Block until the new file is on disk; its indexes are in memory."""
         self._segment = self._empty()
         path = self._segment.log_path
         damaged = disk.open(path, read_only=True)
@@ -106,7 +106,7 @@ class RepairedSegment:
         )
 
     def _merged(self, damaged: File) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """What was fetched, and between it what only this side has."""
+        """The fetched batches, and between them sound batches that only this replica has."""
         own = list(self._sound(damaged))
         next_offset = self._damaged.base_offset
         for header, data in self._fetched:
@@ -117,7 +117,7 @@ class RepairedSegment:
 
     def _sound(self, damaged: File) -> Iterator[tuple[int, BatchHeader]]:
         """Batches of the damaged file that hold by checksum, by offset and by epoch."""
-        # No checksum covers an offset: one that rotted must not bring a batch in twice.
+        # No checksum covers the offset: a damaged one must not add a fetched batch twice.
         fetched = {(header.crc, header.size_bytes) for header, _ in self._fetched}
         next_offset = self._damaged.base_offset
         for position, header, _ in scan_sound(damaged, 0, damaged.size()):

@@ -22,7 +22,7 @@ def scan_batches(
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """Position, header and bytes of every batch in [position, end).
 
-    Raises CorruptBatch with the position of the first batch that is torn, fails its checksum or is no batch at all.
+    Raises CorruptBatch with the position of the first batch that is torn, invalid or has a wrong checksum.
     """
     piece = memoryview(b"")
     start = position
@@ -54,9 +54,7 @@ def scan_batches(
 def scan_sound(
     file: File, position: int, end: int, *, piece_bytes: int = PIECE_BYTES
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """As `scan_batches`, but damage is passed over. A caller sees it by a position that is not where the batch before
-    ended.
-    """
+    """As `scan_batches`, but skips damage; the caller sees it as a gap between positions."""
     while position < end:
         try:
             for found in scan_batches(file, position, end, piece_bytes=piece_bytes):
@@ -71,7 +69,7 @@ def scan_sound(
 
 
 def find_batch(file: File, position: int, end: int) -> int | None:
-    """The next place at or after `position` where a whole batch with a good checksum stands."""
+    """The position of the next sound batch at or after `position`."""
     while position < end:
         data = file.pread(min(_RESYNC_PIECE_BYTES, end - position), position)
         at = data.find(MAGIC, MAGIC_AT)

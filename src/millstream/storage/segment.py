@@ -20,14 +20,14 @@ NO_TIMESTAMP = -1
 # The index brings a look-up within one interval of its batch: little is read at first.
 _LOOKUP_PIECE_BYTES = 16384
 _REBUILT_INTERVAL_BYTES = 4096
-# From this size on blocks are reserved ahead of the writes; a third of a write's cost goes otherwise into finding them
-# one by one. A quarter of the segment's size, so that many small partitions take no room they do not use.
+# From this size on blocks are reserved ahead, which saves a third of a write's cost. Not for smaller segments, so that
+# many small partitions reserve no room that they do not use.
 _ALLOCATED_FROM = 4 << 20
 _MOST_AHEAD_BYTES = 16 << 20
 
 
 class SegmentSummary(msgspec.Struct):
-    """What is known of a segment without opening it; kept in the checkpoint."""
+    """A segment's metadata, kept in the checkpoint, so that the file need not be opened."""
 
     base_offset: int
     size_bytes: int = 0
@@ -40,7 +40,7 @@ class SegmentSummary(msgspec.Struct):
     compacted: bool = False
     """Offsets may be missing; otherwise each batch begins where the one before ended."""
     number: int = 0
-    """Another one each time the file is replaced, see storage/identity.py."""
+    """Changes each time the file is replaced, see storage/identity.py."""
 
 
 class Segment:
@@ -59,7 +59,7 @@ class Segment:
     )
 
     def __init__(self, files: OpenFiles, directory: str, summary: SegmentSummary, *, stored: bool) -> None:
-        """`stored`: the indexes are in their files; otherwise they start empty in memory."""
+        """`stored`: the indexes are in files; otherwise they start empty in memory."""
         self.path = f"{directory}/{summary.base_offset:020d}"
         self.summary = summary
         self._files = files
@@ -71,7 +71,7 @@ class Segment:
         self._bytes_since_index = 0
         self._times_indexed_to = summary.max_timestamp
         self._allocated_to = _ALLOCATED_FROM
-        # A crash may have left blocks behind the end of a file that is found.
+        # A crash may have left reserved blocks behind the end of an existing file.
         self._reserved = stored
 
     @property
@@ -106,7 +106,7 @@ class Segment:
         return file
 
     def close(self) -> None:
-        """Give the file handle back; the next use opens it again."""
+        """Close the file handle; the next use reopens it."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -118,19 +118,19 @@ class Segment:
     def append(
         self, data: Buffer, header: BatchHeader, base_offset: int, max_timestamp: int, interval_bytes: int
     ) -> None:
-        """Write one stamped batch at the end; on failure the file is cut back and the segment is as before."""
+        """Append one stamped batch; on failure the file is cut back and the segment is unchanged."""
         position = self._write_at_end(data)
         self.note_batch(header, base_offset, max_timestamp, position, interval_bytes)
 
     def append_run(self, data: Buffer, headers: Sequence[BatchHeader], interval_bytes: int) -> None:
-        """As `append`, for batches that have their offsets already and follow each other in `data`."""
+        """As `append`, for consecutive batches in `data` that have their offsets already."""
         position = self._write_at_end(data)
         for header in headers:
             self.note_batch(header, header.base_offset, header.max_timestamp, position, interval_bytes)
             position += header.size_bytes
 
     def _write_at_end(self, data: Buffer) -> int:
-        """Where it was written; on failure the file is cut back and the segment is as before."""
+        """Returns the position; on failure the file is cut back and the segment is unchanged."""
         position = self.summary.size_bytes
         file = self.file
         if not (self.index.loaded and self.time_index.loaded):
@@ -146,7 +146,7 @@ class Segment:
 
     def _allocate_ahead(self, file: File, position: int, end: int) -> None:
         ahead = min(position // 4, _MOST_AHEAD_BYTES)
-        # A disk that has no room for this may still have room for the write itself.
+        # A disk without room for this may still have room for the write itself.
         with suppress(OSError):
             file.allocate(position, end - position + ahead)
         self._reserved, self._allocated_to = True, end + ahead
@@ -157,7 +157,7 @@ class Segment:
         self._reserved, self._allocated_to = True, max(size_bytes, _ALLOCATED_FROM)
 
     def trim(self) -> None:
-        """Give back the blocks that were reserved and not written: no more batches come, or not soon."""
+        """Release reserved blocks that were not written: no more batches are expected soon."""
         if self._reserved and self._file is not None:
             self._file.truncate(self.summary.size_bytes)
             self._reserved, self._allocated_to = False, _ALLOCATED_FROM
@@ -165,7 +165,7 @@ class Segment:
     def note_batch(
         self, header: BatchHeader, base_offset: int, max_timestamp: int, position: int, interval_bytes: int
     ) -> None:
-        """Count a batch that stands at `position`, and index it when enough bytes have passed."""
+        """Count a batch at `position`, and index it if enough bytes have passed."""
         summary = self.summary
         invariant(position == summary.size_bytes, "a batch is appended at the segment's end")
         size = 12 + header.batch_length
@@ -193,13 +193,13 @@ class Segment:
             self._times_indexed_to = summary.max_timestamp
 
     def seal(self) -> None:
-        """Called when no more batches will come: the time index ends with the largest timestamp, as in Kafka."""
-        # Indexes without an entry are in no file yet, and are forgotten when the handle is given back to others.
+        """No more batches will be appended: end the time index with the largest timestamp, as in Kafka."""
+        # Indexes without an entry are not in files yet, and would be lost when the handle is closed.
         self._require_indexes(self._files.disk)
         self._index_time()
 
     def _require_indexes(self, disk: Disk) -> None:
-        """Indexes that are missing, torn or point past the log are made again from it."""
+        """Rebuild indexes that are missing, torn or point past the log."""
         summary = self.summary
         if self.index.loaded and self.time_index.loaded:
             return
@@ -230,10 +230,7 @@ class Segment:
         return crc32c(self.path.encode()) % spread_ms if spread_ms > 0 else 0
 
     def position_of(self, disk: Disk, offset: int) -> int | None:
-        """Where the first batch that holds `offset` or anything after it begins; None past the end.
-
-        CorruptBatch when what stood there is damaged.
-        """
+        """The position of the first batch with `offset` or later ones; None past the end, CorruptBatch if damaged."""
         if offset >= self.summary.end_offset:
             return None
         expected = self._indexed_position(disk, offset)
@@ -248,7 +245,7 @@ class Segment:
         return None
 
     def sound_before(self, offset: int) -> tuple[int, int]:
-        """Where the last sound batch that lies wholly before `offset` ends: its position, and the offset after it."""
+        """The end of the last sound batch wholly before `offset`: position, and next offset."""
         place = 0, self.base_offset
         for position, header, _ in self.scan():
             if header.last_offset >= offset:
@@ -257,7 +254,7 @@ class Segment:
         return place
 
     def _indexed_position(self, disk: Disk, offset: int) -> int:
-        """Where to begin to look for `offset`; an index that names a place where no such batch stands is made again."""
+        """Where to start looking for `offset`; an index entry that points to no such batch causes a rebuild."""
         self._require_indexes(disk)
         entry = self.index.lookup(disk, offset - self.base_offset)
         if entry is not None:
@@ -283,9 +280,9 @@ class Segment:
         return None
 
     def _time_position(self, disk: Disk, timestamp: int) -> int:
-        """A position before which no record is late enough, from an entry that the log confirms."""
+        """A position before which no record reaches `timestamp`, from an index entry that the log confirms."""
         self._require_indexes(disk)
-        # An entry below the target says that no record up to its offset is late enough.
+        # An entry below the target means that no record up to its offset reaches it.
         entry = self.time_index.lookup(disk, timestamp - 1)
         if entry is None:
             return 0
@@ -302,7 +299,7 @@ class Segment:
     def scan(
         self, start: int = 0, *, piece_bytes: int = PIECE_BYTES
     ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """Position, header and bytes of the sound batches from `start` on; damage is passed over."""
+        """Position, header and bytes of the sound batches from `start` on; damage is skipped."""
         return _sound_batches(self.file, self.summary, start, piece_bytes)
 
     def corrupt(self, position: int, message: str) -> CorruptBatch:
@@ -312,7 +309,7 @@ class Segment:
 def _sound_batches(
     file: File, summary: SegmentSummary, start: int, piece_bytes: int
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Batches that hold by checksum and by offset: offsets, which no checksum covers, must follow each other."""
+    """Batches with good checksums, whose offsets, which no checksum covers, follow each other."""
     next_offset, next_position = summary.base_offset, 0
     for found in scan_sound(file, start, summary.size_bytes, piece_bytes=piece_bytes):
         position, header, _ = found

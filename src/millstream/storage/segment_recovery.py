@@ -26,7 +26,7 @@ from millstream.storage.rebuilt_state import RebuiltState
 from millstream.storage.scan import find_batch, scan_batches
 from millstream.storage.segment import MAX_RELATIVE_OFFSET, Segment, SegmentSummary
 
-# Where it is not known how far leader epochs have come.
+# Used where the latest leader epoch is unknown.
 ANY_EPOCH = 2**31 - 1
 
 _FOR_EVER = 2**63
@@ -35,9 +35,9 @@ _FOR_EVER = 2**63
 class Outcome(Enum):
     WHOLE = auto()
     CUT = auto()
-    """Bytes that need not have been synced were unreadable and are gone."""
+    """Unreadable bytes, which need not have been synced, were cut."""
     DAMAGED_END = auto()
-    """The last bytes that were synced cannot be read."""
+    """The last synced bytes cannot be read."""
 
 
 class RecoveryReport(msgspec.Struct):
@@ -45,26 +45,26 @@ class RecoveryReport(msgspec.Struct):
     scanned_bytes: int = 0
     cut_bytes: int = 0
     has_cut_batches: bool = False
-    """Whole batches stood behind what was cut: no kill leaves that, only damage, or a loss of power."""
+    """Whole batches followed the cut: not explained by a kill, only by damage or a loss of power."""
     is_doubtful: bool = False
-    """Records that were confirmed may be lost: the end was cut, now or in an earlier recovery after which the log did
-    not catch up with a leader's, or nothing is there.
+    """Confirmed records may be lost: files are missing, or the end was cut, now or in an earlier recovery after which
+    the log has not caught up with a leader.
     """
     unwritten: dict[str, bytes] = msgspec.field(default_factory=dict)
     damages: list[str] = msgspec.field(default_factory=list)
     damaged_segments: set[int] = msgspec.field(default_factory=set)
-    """Base offsets of segments that hold damage which was synced as something else."""
+    """Base offsets of segments whose synced bytes are damaged."""
     is_synced: bool = True
-    """All that was found had been synced before the checkpoint."""
+    """The whole log had been synced before the checkpoint."""
     garbage: list[str] = msgspec.field(default_factory=list)
-    """Files that say no more than what was written now."""
+    """Files that newly written ones make obsolete."""
     remade: list[str] = msgspec.field(default_factory=list)
-    """Files beside the records that were missing or damaged, and were made again from what is sound."""
+    """Files beside the records that were missing or damaged and were rebuilt."""
 
     def doubt(self, disk: Disk) -> None:
-        """Called before a cut: acknowledged records may be cut, and a crash must not let that be forgotten.
+        """Called before a cut that may lose acknowledged records: write the doubt down, so that it survives a crash.
 
-        A log without a directory says it by that, and writes it down when it makes one.
+        A missing directory shows the doubt itself; the note is written when the directory is created.
         """
         if self.is_doubtful:
             return
@@ -78,21 +78,21 @@ class RecoveryReport(msgspec.Struct):
             if error.errno not in NO_ROOM:
                 raise
             self.unwritten[path] = CUT_NOTE
-            # The name alone says it, and may find room.
+            # An empty file is enough, and may find room.
             with suppress(OSError):
                 disk.open(path, create=True).close()
                 disk.sync_dir(self.directory)
 
 
 class _Synced(msgspec.Struct, frozen=True):
-    """What the checkpoint says was on disk of a segment."""
+    """The part of a segment that was synced according to the checkpoint."""
 
     size_bytes: int
     end_offset: int
 
 
 def gapped(names: list[str]) -> frozenset[int]:
-    """Segments in which offsets may be missing although they were never compacted here: their leader's were."""
+    """Segments that may have gaps, because they were copied from a leader that had compacted them."""
     return frozenset(base for name in names if (base := offset_in(name, GAPS_SUFFIX)) is not None)
 
 
@@ -108,19 +108,19 @@ class SegmentRecovery:
     max_epoch: int = ANY_EPOCH
     committed: int | None = None
     numbers: Mapping[int, int] = field(default_factory=dict)
-    """Of segments that were rewritten, perhaps since the checkpoint."""
+    """Numbers of segments that were rewritten, perhaps since the checkpoint."""
     may_be_compacted: bool = True
-    """Whether compaction may have been here before; asked where no checkpoint tells."""
+    """Whether compaction may have removed records; asked where no checkpoint tells."""
     _summaries: dict[int, SegmentSummary] = field(init=False)
     _synced_ends: dict[int, int] = field(init=False)
-    """Of files that must be there, by base offset."""
+    """End offsets of files that must exist, by base offset."""
     _epochs: EpochCheck = field(init=False)
     _compacted: set[int] = field(default_factory=set)
-    """Base offsets of segments that were scanned and are as compaction has left them."""
+    """Base offsets of scanned segments that are compacted."""
 
     def __post_init__(self) -> None:
         flushed = LeaderEpochs(self.rebuilt.epochs.entries)
-        # Without the flushed epochs, only the batches tell theirs.
+        # Without the flushed epochs, batches cannot be checked against them.
         has_replicas = self.committed is not None and not self.rebuilt.has_lost_epochs
         self._epochs = EpochCheck(flushed, self.max_epoch, has_replicas, self.config.durable)
         entries = self.known.summaries() if self.known is not None else {}
@@ -128,7 +128,7 @@ class SegmentRecovery:
         self._synced_ends = self.known.synced_segments(self.numbers) if self.known is not None else {}
 
     def _is_described(self, summary: SegmentSummary) -> bool:
-        """Whether the file is the one that the checkpoint describes, and not one that took its place since."""
+        """Whether the checkpoint describes this file, and not one that it has replaced since."""
         is_same = self.numbers.get(summary.base_offset, summary.number) == summary.number
         if not is_same:
             sometimes("a segment was rewritten after the checkpoint that describes it")
@@ -155,7 +155,7 @@ class SegmentRecovery:
             ),
             stored=False,
         )
-        # After a failed fsync the page cache may hold what the disk does not.
+        # After a failed fsync the page cache may differ from the disk.
         segment.file.drop_cache()
         segment.index.dirty = True
         if is_sealed and summary is not None:
@@ -176,7 +176,7 @@ class SegmentRecovery:
         return segment, Outcome.WHOLE
 
     def begin_segment(self, offset: int) -> Segment:
-        """A new last segment: nothing is appended behind damage, where a scan might not find it."""
+        """A new last segment, because a scan might not find batches appended behind damage."""
         self.rebuilt.begin_segment()
         summary = SegmentSummary(offset, end_offset=offset, created_ms=self.rebuilt.now_ms)
         segment = Segment(self.files, self.directory, summary, stored=False)
@@ -185,16 +185,15 @@ class SegmentRecovery:
         return segment
 
     def hole_before(self, base: int, segments: list[Segment], log_start: int) -> int | None:
-        """From which offset on records that were synced are missing before the segment at `base`; None if none are."""
+        """The first offset of missing synced records before the segment at `base`; None if none are missing."""
         end = segments[-1].summary.end_offset if segments else log_start
         for synced_base, synced_end in self._synced_ends.items():
-            # Those with a lower base than the last one are there, or are accounted for.
+            # Segments up to the last one are present or already handled.
             is_before = (segments[-1].base_offset if segments else -1) < synced_base < base
             if is_before and synced_end > max(end, log_start):
                 return max(end, synced_base) if segments else synced_base
         if not segments:
-            # A start is on disk before segments below it are deleted, or a word that there was no room for it. What
-            # came after the checkpoint is not compacted.
+            # Deletion leaves a new log start or a `.dropped` file. Segments after the checkpoint are not compacted.
             is_dense = not self.config.compacts if self.known is None else self.is_scanned(base)
             return log_start if is_dense and base > log_start else None
         is_dense = not segments[-1].summary.compacted and not self.is_scanned(base)
@@ -206,7 +205,7 @@ class SegmentRecovery:
         return is_gap and self.is_scanned(base)
 
     def mark_hole(self, start: int, end: int) -> Segment:
-        """A segment without a sound batch in the place of what is missing: reads are refused until it is repaired."""
+        """A segment without a sound batch in place of missing ones: reads fail until it is repaired."""
         sometimes("a missing segment was found")
         summary = SegmentSummary(start, end_offset=end, created_ms=self.rebuilt.now_ms)
         segment = Segment(self.files, self.directory, summary, stored=False)
@@ -219,27 +218,27 @@ class SegmentRecovery:
         return segment
 
     def extend_damage(self, damaged: Segment, next_base: int) -> None:
-        """Everything between damage and the next segment counts as damage, if it was synced.
+        """Extend damage up to the next segment, if that part was synced.
 
-        So does a hole that an earlier recovery marked before it was ended without a checkpoint.
+        The same applies to a hole that an earlier recovery marked before it was interrupted.
         """
         if not self.is_scanned(next_base):
             damaged.summary.end_offset = max(damaged.summary.end_offset, next_base)
 
     def may_be_uncommitted(self, offset: int) -> bool:
-        """Whether other replicas may lack the records from `offset` on, so that these cannot be repaired from them.
+        """Whether other replicas may lack the records from `offset` on, so that damage there cannot be repaired.
 
-        They are cut although they were synced: a leader with damage there would keep all others from following.
+        Such records are cut even if they were synced: damage on a leader would keep all others from following.
         """
         return self.committed is not None and offset >= self.committed
 
     def _may_be_cut(self, summary: SegmentSummary) -> bool:
-        """Whether there is damage that others need not have sound."""
+        """Whether the segment has damage that other replicas may be unable to repair."""
         is_damaged = self.known is not None and summary.base_offset in self.known.damaged
         return is_damaged and self.may_be_uncommitted(summary.end_offset - 1)
 
     def is_scanned(self, base: int) -> bool:
-        """Came after the segment that was last at the checkpoint; never compacted, so that no offset is missing."""
+        """Whether the segment is newer than the checkpoint's last one; such segments are not compacted."""
         return self.known is not None and base > self.known.flushed_position[0]
 
     def _may_have_gaps(self, base: int, summary: SegmentSummary | None) -> bool:
@@ -249,7 +248,7 @@ class SegmentRecovery:
             return self.may_be_compacted
         if summary is None:
             return base < self.known.flushed_position[0] or base in self.numbers
-        # Also behind a cut that was written down and perhaps not made.
+        # Also behind a cut that was recorded but perhaps not carried out.
         return summary.compacted
 
     def _trust(self, summary: SegmentSummary) -> Segment:
@@ -262,7 +261,7 @@ class SegmentRecovery:
     def _synced(self, base: int, size: int, summary: SegmentSummary | None, *, is_sealed: bool) -> _Synced:
         if is_sealed:
             if summary is None:
-                # Rewritten since then, and synced before it was put in place.
+                # Rewritten since the checkpoint, and synced before it was put in place.
                 return _Synced(size, base)
             return _Synced(max(size, summary.size_bytes), summary.end_offset)
         if self.known is not None and base == self.known.flushed_position[0]:
@@ -278,7 +277,7 @@ class SegmentRecovery:
             try:
                 for position, found, _ in scan_batches(segment.file, position, size):  # noqa: B020
                     header = found
-                    # Offsets are not under the checksum, but they must follow each other.
+                    # No checksum covers offsets, but they must follow each other.
                     must_follow = position == next_position and not summary.compacted
                     is_beyond = position < synced.size_bytes and header.last_offset >= last_synced
                     is_gap = header.base_offset > summary.end_offset
@@ -335,7 +334,7 @@ class SegmentRecovery:
     def _with_true_epoch(
         self, segment: Segment, position: int, size: int, header: BatchHeader
     ) -> BatchHeader:
-        """A rotten epoch is set right where it is known what it was; CorruptBatch where it is not."""
+        """Correct a damaged epoch if the true one is known; otherwise CorruptBatch."""
         behind = position + header.size_bytes
         epoch = self._epochs.true_epoch(header, lambda: self._epoch_after(segment, header, behind, size))
         if epoch == header.leader_epoch:
@@ -360,7 +359,7 @@ class SegmentRecovery:
             file.close()
 
     def _keep_damaged_end(self, segment: Segment, size: int, synced: _Synced) -> None:
-        """The bytes stay, or zeros in their place, so that a read of their offsets is refused and not passed over."""
+        """Keep the damaged bytes, or zeros in their place, so that reads of these offsets fail."""
         if size < synced.size_bytes:
             self.report.damages.append(
                 f"{segment.log_path} ends at byte {size}: it was synced up to {synced.size_bytes}"
@@ -380,12 +379,12 @@ class SegmentRecovery:
             cut_bytes = segment.file.pread(size - end, end)
             self.files.disk.write_atomically(f"{segment.log_path}.{end}.cut", cut_bytes)
         segment.file.truncate(end)
-        # Synced bytes that are not in the file any more are lost as well.
+        # Synced bytes that are missing from the file are lost too.
         self.report.cut_bytes += max(size - end, 1)
 
 
 def _is_same(found: SegmentSummary, described: SegmentSummary) -> bool:
-    """Whether all is there that the checkpoint describes, and no more."""
+    """Whether the segment is exactly as the checkpoint describes it."""
     return (found.size_bytes, found.record_count, found.max_timestamp, found.offset_of_max_timestamp) == (
         described.size_bytes,
         described.record_count,
@@ -395,7 +394,7 @@ def _is_same(found: SegmentSummary, described: SegmentSummary) -> bool:
 
 
 def _batch_at(file: File, position: int, end: int) -> BatchHeader | None:
-    """None where no sound batch stands."""
+    """None if there is no sound batch at `position`."""
     try:
         return next((header for _, header, _ in scan_batches(file, position, end)), None)
     except CorruptBatch:

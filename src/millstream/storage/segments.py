@@ -1,5 +1,4 @@
-"""The segments of one log, the oldest first, with their total size and number of records; which have outlived their
-topic's limits."""
+"""The segments of one log, with their total size and record count; and which of them retention may delete."""
 
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
@@ -12,14 +11,14 @@ from millstream.storage.segment import MAX_RELATIVE_OFFSET, Segment, SegmentSumm
 
 
 class Segments(list[Segment]):
-    """Changed in place: the log's reader has the same list."""
+    """Oldest first. Changed in place, because the log's reader shares the list."""
 
     __slots__ = ("damaged", "record_count", "size_bytes")
 
     def __init__(self, segments: Iterable[Segment] = (), damaged: Iterable[int] = ()) -> None:
         super().__init__(segments)
         self.damaged = set(damaged)
-        """Base offsets of those that are known to hold damage."""
+        """Base offsets of segments that are known to be damaged."""
         self.record_count = sum(each.summary.record_count for each in self)
         self.size_bytes = sum(each.summary.size_bytes for each in self)
 
@@ -28,7 +27,7 @@ class Segments(list[Segment]):
         return find_segment(self, offset)
 
     def replace(self, first: int, end: int, others: Collection[Segment]) -> list[Segment]:
-        """Put others where those from `first` to before `end` are; returns what was there."""
+        """Replace segments `first` to `end` (exclusive); returns the old ones."""
         gone = self[first:end]
         self[first:end] = others
         for each in gone:
@@ -50,11 +49,11 @@ class Segments(list[Segment]):
             self[-1].trim()
 
     def messages_from(self, start_offset: int) -> int:
-        """Messages that can be read in a log that begins there."""
+        """Readable messages from `start_offset` on."""
         if not self:
             return 0
         first = self[0].summary
-        # Where compaction has made gaps, what lies below the start is not counted one by one.
+        # With gaps from compaction, records below the start are not counted exactly.
         is_dense = first.record_count == first.end_offset - first.base_offset
         hidden = start_offset - first.base_offset if is_dense else 0
         return self.record_count - min(max(hidden, 0), first.record_count)
@@ -62,7 +61,7 @@ class Segments(list[Segment]):
     def is_full(
         self, config: TopicConfig, size_bytes: int, last_offset: int, max_timestamp: int, now_ms: int
     ) -> bool:
-        """Whether a batch of so many bytes needs a new segment."""
+        """Whether a batch of this size needs a new segment."""
         active = self[-1]
         summary = active.summary
         if max_timestamp >= 0 and summary.first_timestamp >= 0:
@@ -92,7 +91,7 @@ def new_segment(
         if config.preallocate:
             segment.allocate(config.segment_bytes)
     except OSError:
-        # Left behind, it would look like the end of the log while the segment before it goes on growing.
+        # If it stayed, it would look like the log's end while the segment before it grows.
         segment.close()
         with suppress(OSError):
             files.disk.unlink(segment.log_path)
@@ -107,14 +106,14 @@ def count_expired(
     high_watermark: int,
     now_ms: int,
 ) -> int:
-    """How many segments from the first on may go; the last one, which is being written, may be among them."""
+    """How many segments, from the first on, retention may delete; may include the active one."""
     excess_bytes = sum(segment.size_bytes for segment in segments) - config.retention_bytes
     count = 0
     for segment, following in zip_longest(segments, segments[1:]):
         is_unused = segment.size_bytes == 0 and following is None
         if is_unused or segment.end_offset > high_watermark:
             break
-        # Up to the next segment: offsets at this one's end may have been compacted away, and a reader may be there.
+        # Up to the next segment: offsets at this one's end may be compacted away, and a reader may be there.
         end_offset = segment.end_offset if following is None else following.base_offset
         below_start = end_offset <= log_start_offset
         too_old = config.deletes and 0 <= config.retention_ms < now_ms - _age_from(segment)

@@ -1,6 +1,6 @@
-"""The small files beside a log's records, as recovery finds them: leader epochs, log start, identity.
+"""Reads the small files beside a log's records in recovery: leader epochs, log start, identity.
 
-Each can be made again from the checkpoint or from sound records, so none of them takes a log away by being damaged.
+Each can be rebuilt from the checkpoint or from sound records, so damage to one does not lose the log.
 """
 
 from contextlib import suppress
@@ -26,18 +26,18 @@ class SideFiles(msgspec.Struct):
     disk: Disk
     directory: str
     names: list[str]
-    """What the directory holds."""
+    """The names in the directory."""
     known: LogCheckpoint | None
     remade: list[str]
     """Files that were missing or damaged."""
 
     @property
     def was_flushed(self) -> bool:
-        """Every flush leaves the leader epochs."""
+        """Whether the log was ever flushed: every flush writes the leader epochs."""
         return EPOCHS_FILE in self.names or (self.known is not None and self.known.flushed_position > (0, 0))
 
     def flushed_epochs(self) -> LeaderEpochs | None:
-        """None when they are lost and must be learned from the batches."""
+        """None when the epochs are lost and must be rebuilt from the batches."""
         known, stored = self.known, self._stored_epochs()
         if stored is not None:
             if known is None or not known.epochs or not stored.entries:
@@ -45,7 +45,7 @@ class SideFiles(msgspec.Struct):
             start = self._stored_start()
             first = stored.entries[0][1]
             if start is None:
-                # It may be lost; a first epoch behind all that the checkpoint knew is none.
+                # The file may be lost. The first epoch gives the start, unless it lies behind the checkpoint's end.
                 start = first if first < known.flushed_offset else 0
             return self._as_known(stored, known, max(start, known.log_start_offset))
         if not self.was_flushed:
@@ -53,7 +53,7 @@ class SideFiles(msgspec.Struct):
         return LeaderEpochs(known.epochs) if known is not None and known.epochs else None
 
     def _as_known(self, stored: LeaderEpochs, known: LogCheckpoint, start: int) -> LeaderEpochs:
-        """Kafka's format of the file has no checksum; the checkpoint has one, and knows the epochs up to its end."""
+        """The stored epochs, corrected by the checkpoint, which unlike Kafka's file format has a checksum."""
         upper = known.flushed_offset
         if _between(known.epochs, start, upper) == _between(stored.entries, start, upper):
             return stored
@@ -67,14 +67,14 @@ class SideFiles(msgspec.Struct):
         return epochs
 
     def log_start(self, bases: list[int], epochs: LeaderEpochs | None) -> int:
-        """Where the log begins, as far as files tell: `bases` are its segments' base offsets."""
+        """The log start according to the files; `bases` are the segments' base offsets."""
         start = self.known.log_start_offset if self.known else 0
         stored = self._stored_start()
         if stored is not None:
             return max(start, stored)
         is_damaged = START_OFFSET_FILE in self.names
         if epochs is not None and epochs.entries:
-            # They are written with every change of the start.
+            # The epochs are written with every change of the start.
             first = epochs.entries[0][1]
             is_deleted = bool(bases) and start < bases[0] <= first
             return max(start, first) if is_damaged or is_deleted else start
@@ -86,7 +86,7 @@ class SideFiles(msgspec.Struct):
         return max(start, bases[0]) if is_damaged and bases else start
 
     def made_again(self, identity: Identity, start: int, epochs: LeaderEpochs) -> dict[str, bytes]:
-        """Files that are missing, damaged or of an earlier version, as they should be, by path."""
+        """Correct contents, by path, of files that are missing, damaged or of an earlier version."""
         files: dict[str, bytes] = {}
         found = read_identity(self.disk, self.directory)
         if found != identity:

@@ -1,4 +1,4 @@
-"""Cutting off the end of a log; a crash at any moment leaves it as it was, or as it is to be.
+"""Truncation of a log; a crash at any moment leaves the log either unchanged or cut.
 
     prepare   the marker and the epochs before the cut reach the disk: recovery trusts nothing behind it any more
     apply     files are cut and removed, in one step with the log in memory
@@ -6,8 +6,8 @@
     give up   instead of `apply`: the log stays as it is; a start scans it from the marker on until a checkpoint follows
 
 `prepare` syncs and scans, so it belongs in a thread; `PartitionLog.truncate` applies it on the event loop. A checkpoint
-from before the cut says that more was synced than is there: cuts are numbered, and a marker with a higher number than
-the checkpoint's prevails.
+from before the cut claims more synced bytes than there are: cuts are numbered, and a marker with a higher number than
+the checkpoint's overrides it.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ from millstream.storage.segment import Segment, SegmentSummary
 
 
 class TruncationMarker(msgspec.Struct, frozen=True):
-    """Up to where the log was cut when the file was written; what came later is for recovery to find."""
+    """Where the log was cut; recovery scans for later records."""
 
     number: int
     log_start_offset: int
@@ -46,7 +46,7 @@ class TruncationMarker(msgspec.Struct, frozen=True):
         return with_checksum(msgspec.json.encode(self).decode() + "\n")
 
     def after(self, earlier: "TruncationMarker | None") -> "TruncationMarker":
-        """Both cuts as one, where no checkpoint was written in between: the log may have grown again since."""
+        """Both cuts combined, if no checkpoint was written in between; the log may have grown again since."""
         if earlier is None:
             return self
         return TruncationMarker(
@@ -58,7 +58,7 @@ class TruncationMarker(msgspec.Struct, frozen=True):
 
 
 def read_marker(disk: Disk, directory: str) -> TruncationMarker | None:
-    """None when it is damaged: the log was cut, and it is not known where."""
+    """None when the file is damaged: the log was cut at an unknown place."""
     try:
         text = without_checksum(disk.read(f"{directory}/{TRUNCATION_FILE}"))
         return msgspec.json.decode(text, type=TruncationMarker)
@@ -67,7 +67,7 @@ def read_marker(disk: Disk, directory: str) -> TruncationMarker | None:
 
 
 class Truncation(msgspec.Struct):
-    """A log that is to end at `end_offset`. Nothing may be appended to it before it is applied or given up."""
+    """A planned cut at `end_offset`. Nothing may be appended to the log until the cut is applied or given up."""
 
     number: int
     directory: str
@@ -81,12 +81,12 @@ class Truncation(msgspec.Struct):
     cut: SegmentSummary | None = None
     """The segment that becomes the last one; None when none is left."""
     position: int = 0
-    """Where in that segment the log is to end."""
+    """The position in that segment at which to cut."""
     scanned: list[SegmentSummary] = msgspec.field(default_factory=list)
-    """Segments before it that must be read to know the producers."""
+    """Earlier segments that must be read to rebuild the producers."""
     snapshot: int | None = None
     earlier: TruncationMarker | None = None
-    """Of cuts before this one that the checkpoint does not know of."""
+    """Earlier cuts that the checkpoint does not cover."""
     segment: Segment | None = None
     producers: ProducerStates = msgspec.field(default_factory=ProducerStates)
 
@@ -100,7 +100,7 @@ class Truncation(msgspec.Struct):
         return own.after(self.earlier)
 
     def prepare(self, disk: Disk) -> None:
-        """Blocks until recovery would know of the cut; the log itself is not touched."""
+        """Block until the marker of the cut is on disk; the log itself is not touched."""
         if self.cut is not None:
             self._learn(disk, self.cut)
         with self.own_directory as is_ours:
@@ -115,7 +115,7 @@ class Truncation(msgspec.Struct):
             disk.write_atomically(f"{self.directory}/{START_OFFSET_FILE}", start)
 
     def _learn(self, disk: Disk, cut: SegmentSummary) -> None:
-        """Learn what the log in memory needs after the cut: producers, and the last segment with its indexes."""
+        """Build the state in memory after the cut: producers, and the last segment with its indexes."""
         if self.snapshot is not None:
             stored = ProducerStates.decode(disk.read(snapshot_path(self.directory, self.snapshot)))
             self.producers = stored or ProducerStates()
@@ -123,7 +123,7 @@ class Truncation(msgspec.Struct):
             for _, header in self._batches(disk, summary, summary.size_bytes):
                 self._see(header)
         if len(self.producers) and self.snapshot != cut.base_offset:
-            # Recovery will scan from here on, and snapshots that a later checkpoint made needless are gone.
+            # Recovery will scan from here on, and a later checkpoint may have removed the snapshots for it.
             with self.own_directory as is_ours:
                 if is_ours:
                     path = snapshot_path(self.directory, cut.base_offset)

@@ -1,8 +1,7 @@
-"""Whether a partition's files hold what they should: for people, on a log that no node has open.
+"""Verifies the files of a partition that no node has open.
 
-Every batch by its checksum, offsets that grow from batch to batch and from segment to segment, indexes that name the
-batches they stand for. Nothing is changed. What recovery would cut, bytes at the end that were never known to be
-synced, is no damage.
+Checks the checksum of every batch, increasing offsets within and between segments, and index entries. Changes nothing.
+Bytes at the end that were never known to be synced are no damage: recovery would cut them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -34,7 +33,7 @@ class Damage(msgspec.Struct, frozen=True):
     path: str
     position: int | None
     offset: int | None
-    """Of the log, where it is known."""
+    """The offset in the log, if known."""
     message: str
 
     def __str__(self) -> str:
@@ -43,7 +42,7 @@ class Damage(msgspec.Struct, frozen=True):
 
 
 class Verified(msgspec.Struct):
-    """What was looked at, and what was wrong with it."""
+    """What was verified, and the damage found."""
 
     directory: str
     segments: int = 0
@@ -62,10 +61,10 @@ Read = Callable[[int], None]
 def verify_partition(
     disk: Disk, directory: str, *, known: LogCheckpoint | None = None, read: Read = lambda _size: None
 ) -> Verified:
-    """Look at all of a partition's directory. `read` is told of the bytes as they are read.
+    """Verify a partition's directory; `read` is called with the number of bytes read.
 
-    `known` is what the checkpoint says of it: up to where it was synced, and which segments were never compacted, so
-    that no offset may be missing. Without it all must be whole, and gaps are taken for compaction's.
+    `known` is the checkpoint's entry: how far the log was synced, and which segments must have no gaps because they
+    were never compacted. Without it everything must be whole, and gaps are attributed to compaction.
     """
     verified = Verified(directory)
     names = disk.list_dir(directory)
@@ -74,10 +73,10 @@ def verify_partition(
     known = _known_of(identity, known)
     rewritten = identity.rewritten if identity is not None else {}
     summaries = known.summaries().values() if known is not None else ()
-    # The checkpoint says nothing of files that replaced those it describes.
+    # The checkpoint does not describe files that have replaced others since.
     own = [each for each in summaries if rewritten.get(each.base_offset, each.number) == each.number]
     dense = {each.base_offset for each in own if not each.compacted}
-    # Where a follower's end was cut since, the checkpoint says too much.
+    # If a follower's end was cut since, the checkpoint claims too much.
     synced_until = known if TRUNCATION_FILE not in names else None
     _verify_last_file(directory, bases, synced_until, verified)
     _verify_small_files(disk, directory, names, verified)
@@ -103,7 +102,7 @@ def verify_partition(
 
 
 def _known_of(identity: Identity | None, entry: LogCheckpoint | None) -> LogCheckpoint | None:
-    """An entry stands only for the directory that it described. One that does not is older: nothing had been synced."""
+    """The entry if it describes this directory; one of an older directory means that nothing was synced."""
     if entry is None or identity is None or identity.topic_id != entry.topic_id:
         return None
     is_described = identity.incarnation == entry.incarnation
@@ -124,7 +123,7 @@ def _missing(
     rewritten: Mapping[int, int],
     start_offset: int,
 ) -> list[int]:
-    """Base offsets of sealed segments that were not deleted, and that nothing has taken the place of."""
+    """Base offsets of sealed segments that were neither deleted nor replaced, but are missing."""
     if known is None or not bases:
         return []
     start = start_after_dropped(names, bases, max(start_offset, known.log_start_offset))
@@ -184,7 +183,7 @@ class _Segment:
 
     def verify(self, synced: int | None, *, is_last: bool, read: Read) -> int:
         """Returns the offset after its last batch."""
-        # By position and by offset. Each batch takes its entry out: one that is left at the end is wrong.
+        # By position and by offset. Each batch removes its entry: entries left at the end are wrong.
         offsets = {position: offset for offset, position in self._entries(OffsetIndex, ".index")}
         times = {offset: timestamp for timestamp, offset in self._entries(TimeIndex, ".timeindex")}
         last_time = max(times.values(), default=-1)
@@ -202,7 +201,7 @@ class _Segment:
                     del times[relative]
         finally:
             file.close()
-        # Of a damaged segment it cannot be told what its indexes should be.
+        # The correct indexes of a damaged segment are unknown.
         if self._is_whole:
             self._verify_indexes(offsets, times)
             if not is_last and 0 <= last_time < self._max_timestamp:
@@ -274,7 +273,7 @@ class _Segment:
             )
 
     def _entries(self, kind: type[SparseIndex], suffix: str) -> Iterator[tuple[int, int]]:
-        """None where the index is missing, as that of the segment that a node was writing to."""
+        """Empty if the index is missing, like that of the active segment."""
         path = self._path + suffix
         if not self._disk.exists(path):
             return

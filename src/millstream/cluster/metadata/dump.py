@@ -21,8 +21,10 @@ class MetadataRow(msgspec.Struct, frozen=True):
 
 
 def dump_metadata(disk: Disk, path: str) -> Iterator[MetadataRow]:
-    """The rows of a `.wal` or `.snapshot` file, even one that a node is writing. A later entry of the same index replaces
-    the earlier one and all after it. Raises WalCorrupt at damage."""
+    """The rows of a `.wal` or `.snapshot` file, even one that a node is writing; raises WalCorrupt at damage.
+
+    A later entry of the same index replaces the earlier one and all after it.
+    """
     for number, frame in enumerate(read_frames(path, disk.read(path))):
         try:
             if path.endswith(".snapshot"):

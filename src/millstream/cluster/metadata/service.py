@@ -283,7 +283,7 @@ class MetadataService:
             self._beats[beat.broker_id] = beat.epoch, beat.sequence
 
     async def _vouched_for(self, standing: BrokerStanding) -> BrokerStanding:
-        """Confirm leadership first: the broker's lease relies on the answer, so a deposed controller must not give it."""
+        """Confirm leadership: the broker's lease relies on the answer, so a deposed controller must not give it."""
         return replace(standing, index=await self._make_sure_to_lead())
 
     async def _decision(self, command: Command[Result]) -> Decision[Result]:

@@ -1,4 +1,4 @@
-"""What only an operator asks for: another membership, another leader."""
+"""Changes on an operator's request: of the membership, and of the leader."""
 
 from millstream.cluster.raft.entries import Entry, EntryKind
 from millstream.cluster.raft.errors import ChangeNotYet, ChangeRefused, NotLeader, TransferInProgress
@@ -37,9 +37,9 @@ def propose_change(raft: RaftState, change: Change) -> Entry:
 
 
 def _require_settled(raft: RaftState, leading: Leadership) -> None:
-    """Two memberships that differ by more than one voter may have majorities that do not meet.
+    """Refuse a change while an earlier one is uncommitted, or may have been left so by a former leader.
 
-    That could happen with a change still open, or with one that a former leader left undecided.
+    Memberships that differ by more than one voter may have disjoint majorities.
     """
     if raft.log.membership_index > raft.log.commit_index:
         raise ChangeNotYet("another membership change is under way; try again when it is committed")
@@ -48,7 +48,7 @@ def _require_settled(raft: RaftState, leading: Leadership) -> None:
 
 
 def _require_caught_up(raft: RaftState, leading: Leadership, member: MemberKey) -> None:
-    """A voter that lacks most of the log would only stand in the way of commits."""
+    """Refuse a new voter that lacks most of the log: it would delay commits."""
     progress = leading.progress[member]
     lag = raft.log.last_index - progress.match_index
     if progress.pace is not Pace.REPLICATE or lag > raft.settings.trailing_entries:
@@ -58,7 +58,7 @@ def _require_caught_up(raft: RaftState, leading: Leadership, member: MemberKey) 
 
 
 def transfer_leadership(raft: RaftState, to: MemberKey) -> None:
-    """Begin to hand over; given up after an election timeout, during which nothing can be proposed."""
+    """Start a transfer; it is abandoned after an election timeout, during which nothing can be proposed."""
     if raft.leadership is None:
         raise NotLeader(raft.leader)
     if to not in raft.log.membership.voters:

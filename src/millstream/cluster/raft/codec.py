@@ -1,4 +1,4 @@
-"""Messages as bytes: one byte for the kind, then MessagePack. For any transport between members of one version line.
+"""Messages as bytes: one byte for the kind, then MessagePack.
 
 Numbers and fields are the wire format: neither is ever reused, fields are only added at the end, with a default.
 """
@@ -31,7 +31,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class BadMessage(ValueError):
-    """Bytes that are no message of this protocol; the connection they came on is not to be trusted."""
+    """Bytes that are no message of this protocol; the connection must not be trusted."""
 
 
 def encode_message(message: Message) -> bytes:

@@ -1,4 +1,4 @@
-"""The door to the core: events in, a `Ready` of effects out. No sockets, no files, no clock, no randomness."""
+"""The core's interface: events in, a `Ready` of effects out. No sockets, no files, no clock, no randomness."""
 
 from uuid import UUID
 
@@ -31,7 +31,7 @@ from millstream.runtime.invariant import invariant
 
 
 class Raft:
-    """One member. After any call, ask `ready()` until it has nothing more.
+    """One member. After any call, call `ready()` until it returns None.
 
     raft = Raft(key, RaftSettings(), Random(7).randrange, restored)
     raft.step(message)
@@ -46,7 +46,7 @@ class Raft:
 
     @property
     def state(self) -> RaftState:
-        """To look at, not to change."""
+        """The core's state, read-only."""
         return self._state
 
     def status(self) -> Status:
@@ -72,21 +72,19 @@ class Raft:
             send_heartbeats(raft)
 
     def campaign(self) -> None:
-        """Stand for election now instead of at the next timeout; how a single node starts without a wait."""
+        """Stand for election now instead of at the next timeout; so a single node starts without waiting."""
         if self._state.role is not Role.LEADER:
             election.on_election_timeout(self._state)
 
     def resign(self) -> None:
-        """Stop leading, because this node cannot do what a leader must."""
+        """Step down, because this node cannot do a leader's work."""
         if self._state.role is Role.LEADER:
             self._state.become_follower(self._state.term, None)
 
     def take_back_unwritten(self) -> bool:
-        """The disk refused the last Ready: an only member, whose entries no other member saw, forgets them and goes on
-        leading.
+        """After a failed write of the last Ready, an only member drops the unwritten entries and keeps leading.
 
-        False where others may have seen them, as one whose removal is among them has, or where this member does not
-        lead yet.
+        False if others may have seen them because they change the membership, or if this member does not lead yet.
         """
         raft = self._state
         leading, log = raft.leadership, raft.log
@@ -100,7 +98,7 @@ class Raft:
         return True
 
     def step(self, message: Message) -> None:
-        """Take a message; one for another member, such as an earlier directory of this node, is dropped."""
+        """Handle a message; one for another member, such as an earlier directory of this node, is dropped."""
         raft = self._state
         if message.to != raft.key or not self._settle_term(message):
             return
@@ -137,7 +135,7 @@ class Raft:
                 replication.on_heartbeat_reply(raft, message)
 
     def _settle_term(self, message: Message) -> bool:
-        """Follow a later term, turn away an earlier one; whether the message is to be looked at."""
+        """Adopt a later term, reject an earlier one; whether the message should be handled."""
         raft = self._state
         if message.term > raft.term:
             match message:
@@ -173,7 +171,7 @@ class Raft:
         return replication.append(raft, EntryKind.DATA, data)
 
     def propose_change(self, change: Change) -> Entry:
-        """Append a new membership, which counts from now on; ChangeRefused when it is not the time for one."""
+        """Append a new membership, which takes effect at once; ChangeRefused when none can be made now."""
         return changes.propose_change(self._state, change)
 
     def transfer_leadership(self, to: MemberKey) -> None:
@@ -184,7 +182,7 @@ class Raft:
         reading.read_index(self._state, token)
 
     def report_snapshot_failed(self, to: MemberKey) -> None:
-        """The transport could not deliver a snapshot; offer it again at the next sign of life."""
+        """The transport could not deliver a snapshot; send it again after the next message from this member."""
         leadership = self._state.leadership
         progress = leadership.progress.get(to) if leadership is not None else None
         if progress is not None and progress.pace is Pace.SNAPSHOT:
@@ -192,19 +190,17 @@ class Raft:
             progress.is_paused = True
 
     def report_gone(self, member: MemberKey) -> None:
-        """The transport knows that the member's process has ended: if it led, an election need not wait for its
-        silence.
-        """
+        """The member's process has ended: if it led, an election need not wait for the timeout."""
         election.on_gone(self._state, member)
 
     def compact(self, snapshot: Snapshot) -> None:
-        """A snapshot of this member's own state machine is durable: entries behind it may go."""
+        """A snapshot of this member's own state machine is durable: drop entries that it covers."""
         self._state.log.compact(snapshot, self._state.settings.trailing_entries)
 
     # Effects
 
     def ready(self) -> Ready | None:
-        """What to do now, or None. Whatever is handed out here is not handed out again."""
+        """The next effects, each returned once; None if there are none."""
         raft = self._state
         if raft.has_nothing_to_do:
             return None
@@ -227,7 +223,7 @@ class Raft:
         return Ready(hard_state, snapshot, entries, messages, after, committed, read_states, aborted)
 
     def advance(self) -> None:
-        """What the last Ready with `must_persist` asked for is on disk."""
+        """The last Ready with `must_persist` is on disk."""
         raft = self._state
         invariant(raft.writing is not None, "nothing was being written")
         assert raft.writing is not None
@@ -242,10 +238,10 @@ class Raft:
 def _split_messages(
     raft: RaftState, *, must_persist: bool
 ) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """What may leave at once, and what only after this Ready is on disk."""
+    """Messages that may be sent at once, and those that wait until this Ready is on disk."""
     now: tuple[Message, ...] = ()
     after: tuple[Message, ...] = ()
-    # Every message tells the sender's term, so nothing leaves before term and vote are durable.
+    # Every message carries the sender's term, so none is sent before term and vote are durable.
     if raft.is_hard_state_durable:
         now = tuple(raft.outbox)
         raft.outbox.clear()

@@ -1,4 +1,4 @@
-"""What a member has to write, one job at a time, in a thread of its own."""
+"""A member's disk writes, one job at a time, in a separate thread."""
 
 from collections.abc import Callable
 
@@ -44,7 +44,7 @@ class DiskJobs:
     def take_snapshot(
         self, raft: RaftState, machine: StateMachine, taken: Callable[[Snapshot, BaseException | None], None]
     ) -> None:
-        """Begin the log again from the state machine as it is now, with the entries that it has not seen yet."""
+        """Start a new log file from a snapshot of the state machine and the entries not applied yet."""
         log = raft.log
         at = Snapshot(
             log.applied_index, log.term_at(log.applied_index) or 0, log.membership_at(log.applied_index)
@@ -58,14 +58,14 @@ class DiskJobs:
             self._wal.start_from(Restored(hard_state, made[0], entries))
 
         def finished(error: BaseException | None) -> None:
-            # After as many bytes again; a file that begins large is not begun again too soon.
+            # The next snapshot counts from the new file's size, because a new file may already be large.
             self._snapshot_at = self._wal.size_bytes + self._snapshot_after
             taken(made[0], error)
 
         self._submit(job, finished)
 
     def close(self) -> None:
-        """A job that is under way ends by itself, and its outcome is dropped."""
+        """A running job ends by itself; its outcome is dropped."""
         self._is_closed = True
         if not self.is_busy:
             self._wal.close()

@@ -1,4 +1,4 @@
-"""A member on an event loop: time from the loop, answers as awaitables."""
+"""Runs a member on an event loop: ticks from the loop's clock, answers as awaitables."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from millstream.cluster.raft.wal import Wal
 
 NewId = Callable[[], UUID]
 
-# A node that is a quorum of its own need not wake up for every tick.
+# A quorum of one need not wake up for every tick.
 _TICKS_SKIPPED_ALONE = 20
 
 
@@ -84,7 +84,7 @@ class Driver:
 
     @property
     def applied_index(self) -> int:
-        """Up to there the state machine knows the log."""
+        """The index up to which the state machine has applied the log."""
         return self._member.applied_index
 
     @property
@@ -92,17 +92,17 @@ class Driver:
         return self._member.is_only_voter
 
     async def propose(self, data: bytes) -> Any:
-        """What the state machine made of it, once it is committed and applied here.
+        """The state machine's result, once the proposal is committed and applied here.
 
-        NotLeader, TransferInProgress and TooMuchUncommitted mean that nothing was done, ProposalLost and
-        WriteRefused that nothing will be. OutcomeUnknown, or giving up the wait, means that it may still happen.
+        NotLeader, TransferInProgress and TooMuchUncommitted mean that nothing was done, ProposalLost and WriteRefused
+        that nothing will be. After OutcomeUnknown or a cancelled wait, the proposal may still be committed.
         """
         answer, done = _answer()
         self.begin(data, done)
         return await answer
 
     def begin(self, data: bytes, done: Done) -> None:
-        """As `propose`, for callers that must know of the outcome before anything else happens."""
+        """As `propose`, with a callback for callers that must see the outcome before anything else happens."""
         self._member.propose(data, done)
 
     async def change_membership(self, change: Change) -> None:
@@ -112,13 +112,13 @@ class Driver:
         await answer
 
     def transfer_leadership(self, to: MemberKey) -> None:
-        """Begin to hand over leadership; the listener hears whether it succeeds."""
+        """Start a transfer of leadership; the listener is notified if it succeeds."""
         self._member.transfer_leadership(to)
 
     async def read_barrier(self) -> int:
-        """Return when the state machine holds all that was committed anywhere at the time of the call.
+        """Return when the state machine has applied everything that was committed at the time of the call.
 
-        Waits for a leader for as long as it takes: put a timeout around it.
+        Waits for a leader without limit: use a timeout.
         """
         answer, done = _answer()
         token = self._new_id()
@@ -129,7 +129,7 @@ class Driver:
             self._member.forget_read(token)
 
     def _schedule_tick(self) -> None:
-        # A loop that was held up does not catch up on ticks: the silence was its own.
+        # After a delay of the loop, missed ticks are skipped: the other members were not silent.
         loop = asyncio.get_running_loop()
         seconds = self._tick_seconds * (_TICKS_SKIPPED_ALONE if self._member.is_alone else 1)
         self._next_tick_at = max(self._next_tick_at + seconds, loop.time())

@@ -1,8 +1,8 @@
-"""Who leads: timeouts, pre-votes, votes, and the way a leader finds out that it is alone.
+"""Elections: timeouts, pre-votes, votes, and how a leader detects that it has lost its majority.
 
-A vote is given once a term, to a log that is at least as good as one's own. Before a member raises its term it
-asks whether it would win (pre-vote); a voter that hears a live leader refuses either way, unless that leader asked
-for the election. A member's own vote counts once it is on its disk.
+A member votes once per term, for a log that is at least as up to date as its own. Before it raises its term, a
+candidate asks whether it would win (pre-vote). Voters that hear from a live leader refuse both, unless that leader
+asked for the election. A member's own vote counts once it is on its disk.
 """
 
 from millstream.cluster.raft.membership import MemberKey, Tally, majority, tally
@@ -87,7 +87,7 @@ def count_vote(raft: RaftState, voter: MemberKey, *, granted: bool) -> None:
 
 
 def check_quorum(raft: RaftState) -> bool:
-    """Whether this leader may go on: when a majority was silent for an election timeout, another may be at work."""
+    """Whether this leader may continue: after a majority was silent for an election timeout, another may lead."""
     progress = raft.leading.progress
     voters = raft.log.membership.voters
     heard = sum(voter == raft.key or progress[voter].is_active for voter in voters)

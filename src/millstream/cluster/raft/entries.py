@@ -1,4 +1,4 @@
-"""What the log is made of, and what a member must never forget."""
+"""Log entries, snapshots, and the other state that a member keeps on disk."""
 
 from enum import IntEnum
 
@@ -29,7 +29,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class HardState(msgspec.Struct, frozen=True):
-    """Lost, it would let a member vote twice in one term."""
+    """Must survive a restart: otherwise a member could vote twice in one term."""
 
     term: int = 0
     vote: MemberKey | None = None
@@ -45,7 +45,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """All that a member has on disk; a new one, nothing."""
+    """Everything that a member has on disk; empty for a new member."""
 
     hard_state: HardState = HardState()
     snapshot: Snapshot = Snapshot()
@@ -55,6 +55,6 @@ class Restored(msgspec.Struct, frozen=True):
 def first_snapshot(membership: Membership, data: bytes = b"") -> Snapshot:
     """What a new quorum starts from, the same on each of its first voters.
 
-    It stands at index 1, not 0, so that a member that joins later with an empty log is sent it before any entry.
+    Its index is 1, not 0, so that a member that joins later with an empty log receives it before any entry.
     """
     return Snapshot(1, 1, membership, data)

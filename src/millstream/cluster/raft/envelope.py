@@ -1,7 +1,7 @@
-"""Messages between members as they travel: checksummed, with the cluster they belong to, long ones in parts.
+"""Framing of messages between members: checksum, cluster id, and long messages in parts.
 
-A part is CRC-32C of all that follows it, the cluster's id, the message's number on this connection, which part of how
-many it is, and its bytes. Parts of one message come in order; other messages may come between them, so that a long
+A part is the CRC-32C of the rest, the cluster's id, the message's number on this connection, the part's number, the
+number of parts, and its bytes. Parts of one message come in order; other messages may come between them, so that a long
 snapshot does not silence a leader.
 """
 
@@ -27,7 +27,7 @@ class WrongCluster(BadMessage):
 
 
 def encode_parts(cluster_id: str, number: int, message: Message) -> Iterator[bytes]:
-    """The parts of `message`, which is the sender's `number`th: the number tells which parts belong together."""
+    """The parts of `message`; its `number` on this connection identifies parts that belong together."""
     data = encode_message(message)
     count = max(1, -(-len(data) // PART_BYTES))
     for part in range(count):
@@ -37,7 +37,7 @@ def encode_parts(cluster_id: str, number: int, message: Message) -> Iterator[byt
 
 
 class Assembler:
-    """One connection's parts on their way to whole messages."""
+    """Assembles one connection's parts into messages."""
 
     __slots__ = ("_open",)
 

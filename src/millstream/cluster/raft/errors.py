@@ -1,14 +1,14 @@
-"""Why the quorum does not take a request, or cannot say what became of it."""
+"""Errors of the quorum: refused requests and unknown outcomes."""
 
 from millstream.cluster.raft.membership import MemberKey
 
 
 class RaftError(Exception):
-    """Base of everything a caller of the quorum may have to handle."""
+    """Base class of all errors that a caller of the quorum may have to handle."""
 
 
 class NotLeader(RaftError):
-    """Nothing was done; `leader` is whom to ask instead, if anyone is known."""
+    """Nothing was done; `leader` is the member to ask instead, if known."""
 
     def __init__(self, leader: MemberKey | None) -> None:
         super().__init__(
@@ -24,20 +24,20 @@ class TooMuchUncommitted(RaftError):
 
 
 class TransferInProgress(RaftError):
-    """Nothing was done; leadership is on its way to another node."""
+    """Nothing was done; leadership is being transferred to another node."""
 
 
 class ChangeRefused(RaftError):
-    """The membership stays as it is, for the reason in the message."""
+    """The membership was not changed, for the reason in the message."""
 
 
 class ChangeNotYet(ChangeRefused):
-    """The same change may be made a moment later."""
+    """The same change may succeed a moment later."""
 
 
 class ProposalLost(RaftError):
-    """Another leader's entry took the place of the proposal: it will never be committed."""
+    """Another leader's entry replaced the proposal, which will never be committed."""
 
 
 class OutcomeUnknown(RaftError):
-    """The proposal may or may not be committed: its place in the log went by unseen, or the node stopped."""
+    """The proposal may or may not be committed: a snapshot skipped its index, or the node stopped."""

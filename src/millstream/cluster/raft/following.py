@@ -1,4 +1,4 @@
-"""A follower's side of the log: take what the leader sends, refuse what does not fit."""
+"""A follower's side of the log: accept the leader's entries, reject those that do not fit."""
 
 from millstream.cluster.raft.entries import Snapshot
 from millstream.cluster.raft.messages import (
@@ -24,7 +24,7 @@ def on_message_from_leader(raft: RaftState, message: FromLeader) -> None:
         case AppendRequest():
             _on_append(raft, message)
         case Heartbeat():
-            # The leader remembers what was acknowledged here. After a start with an older disk it may not be there.
+            # The leader counts on acknowledged entries, which may be missing after a start with an older disk.
             raft.log.commit_to(min(message.commit_index, raft.agreed_index, raft.log.last_index))
             raft.send(
                 HeartbeatReply(raft.key, message.sender, raft.term, message.read_round, raft.agreed_index)
@@ -37,7 +37,7 @@ def on_message_from_leader(raft: RaftState, message: FromLeader) -> None:
 def _on_append(raft: RaftState, request: AppendRequest) -> None:
     log = raft.log
     if request.prev_index < log.commit_index:
-        # All of what is committed here is the leader's, so nothing before it needs to be compared.
+        # Committed entries are in the leader's log too, so they need no comparison.
         raft.agreed_index = max(raft.agreed_index, log.commit_index)
         raft.send(AppendReply(raft.key, request.sender, raft.term, log.commit_index))
         return
@@ -54,12 +54,12 @@ def _on_append(raft: RaftState, request: AppendRequest) -> None:
 
 
 def _take_snapshot(raft: RaftState, snapshot: Snapshot) -> int:
-    """How far the log is the leader's afterwards."""
+    """The index up to which the log then matches the leader's."""
     log = raft.log
     if snapshot.index <= log.commit_index:
         return log.commit_index
     if log.term_at(snapshot.index) == snapshot.term:
-        # The entries are here; only the news that they are committed was missing.
+        # The entries are here; only their commit was not known.
         log.commit_to(snapshot.index)
         return snapshot.index
     log.restore(snapshot)
@@ -67,5 +67,5 @@ def _take_snapshot(raft: RaftState, snapshot: Snapshot) -> int:
 
 
 def on_stale_leader(raft: RaftState, message: FromLeader) -> None:
-    """Tell a leader of an earlier term so, or it would go on to believe that it leads."""
+    """Answer a leader of an earlier term, so that it steps down."""
     raft.send(HeartbeatReply(raft.key, message.sender, raft.term, 0))

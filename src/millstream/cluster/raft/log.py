@@ -1,7 +1,7 @@
-"""The log as the core sees it: entries behind a snapshot, and how far they are on disk, committed and applied.
+"""The log in memory: the entries after a snapshot, and how far they are on disk, committed and applied.
 
-All entries since the snapshot are in memory (the snapshot interval bounds them), so the core reads no files. What is
-not on disk yet is told from the rest by an index alone.
+All entries since the snapshot are in memory (the snapshot interval bounds them), so the core reads no files. An index
+separates entries on disk from those that are not yet.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,14 +34,14 @@ class RaftLog:
         self.stable_index = self.last_index
         self.commit_index = self.applied_index = snapshot.index
         self.pending_snapshot: Snapshot | None = None
-        """A snapshot that came from the leader and is not on disk yet."""
+        """A snapshot from the leader that is not on disk yet."""
         self._writing_to = 0
         self._writing_snapshot: Snapshot | None = None
 
     def _begin_after(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self._before_index, self._before_term = snapshot.index, snapshot.term
-        # A membership counts from its place in the log on, committed or not; a conflict takes it back.
+        # A membership takes effect at its index, committed or not; a conflict removes it again.
         self._memberships: list[tuple[int, Membership]] = [(snapshot.index, snapshot.membership)]
 
     @property
@@ -68,7 +68,7 @@ class RaftLog:
         return next(known for at, known in reversed(self._memberships) if at <= index)
 
     def term_at(self, index: int) -> int | None:
-        """None when there is no such entry, or it was dropped for a snapshot."""
+        """None when there is no such entry, or a snapshot replaced it."""
         place = index - self._before_index
         if 0 < place <= len(self._entries):
             return self._entries[place - 1].term
@@ -98,7 +98,7 @@ class RaftLog:
     def last_not_above(self, index: int, term: int) -> tuple[int, int]:
         """The last entry at or before `index` whose term is at most `term`, as (index, term).
 
-        Where that lies behind a snapshot the term is 0, for unknown.
+        The term is 0 (unknown) if a snapshot has replaced that entry.
         """
         while (known := self.term_at(index)) is not None:
             if known <= term:
@@ -111,9 +111,9 @@ class RaftLog:
         self._append(entries)
 
     def merge(self, prev_index: int, prev_term: int, entries: Sequence[Entry]) -> int | None:
-        """Take a leader's entries; the last index known to match, or None when what is before them does not.
+        """Take a leader's entries; returns the last index known to match, or None if the previous entry differs.
 
-        Entries that are here already stay: a late or repeated request must not erase what came after it.
+        Entries that are here already stay: a late or repeated request must not erase later ones.
         """
         if self.term_at(prev_index) != prev_term:
             return None
@@ -158,7 +158,7 @@ class RaftLog:
         return True
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Begin again from a leader's snapshot of more than is committed here."""
+        """Replace the log by a leader's snapshot that is ahead of the commit index."""
         invariant(snapshot.index > self.commit_index, f"snapshot at {snapshot.index} is behind the commit")
         self._entries.clear()
         self._begin_after(snapshot)
@@ -167,7 +167,7 @@ class RaftLog:
         self._writing_to = 0
 
     def compact(self, snapshot: Snapshot, trailing: int) -> None:
-        """Put a durable snapshot of this member's own in the place of older entries, but for the last few."""
+        """Replace older entries, except the last few, by this member's own durable snapshot."""
         if snapshot.index <= self.snapshot.index:
             return
         invariant(snapshot.index <= self.applied_index, f"snapshot at {snapshot.index} was not applied")
@@ -190,13 +190,13 @@ class RaftLog:
         )
 
     def take_unstable(self) -> tuple[Snapshot | None, tuple[Entry, ...]]:
-        """What to write now; `written` says that it is on disk."""
+        """The unwritten snapshot and entries; call `written` when they are on disk."""
         self._writing_to = self.last_index
         self._writing_snapshot = self.pending_snapshot
         return self.pending_snapshot, self.between(self.stable_index + 1, self.last_index)
 
     def written(self) -> None:
-        # What a conflict replaced since then was written as well, but is no longer part of the log.
+        # A conflict may have replaced written entries since then; these no longer belong to the log.
         self.stable_index = max(self.stable_index, self._writing_to)
         if self._writing_snapshot is not None and self._writing_snapshot is self.pending_snapshot:
             self.pending_snapshot = None

@@ -1,4 +1,4 @@
-"""Who takes part: voters that decide, learners that follow. Changed by one member at a time."""
+"""The quorum's members: voters and learners. Changed by one member at a time."""
 
 from collections.abc import Collection, Mapping
 from enum import Enum
@@ -9,7 +9,7 @@ import msgspec
 
 
 class MemberKey(NamedTuple):
-    """A node together with its data directory: a node that lost its disk has also lost its vote."""
+    """A node with its data directory: a node that lost its disk has lost its vote too."""
 
     node_id: int
     directory_id: UUID

@@ -1,5 +1,4 @@
-"""Everything members say to each other, which may be lost, repeated, delayed or come out of order; and `Ready`, what
-the core asks its driver to do."""
+"""Messages between members, which may be lost, repeated, delayed or reordered; and `Ready`, the core's effects."""
 
 from uuid import UUID
 
@@ -56,7 +55,7 @@ class AppendRequest(msgspec.Struct, frozen=True):
 
 
 class AppendReply(msgspec.Struct, frozen=True):
-    """My log is the leader's up to `match_index`, and that much of it is on my disk."""
+    """My log matches the leader's up to `match_index`, and is on my disk up to there."""
 
     sender: MemberKey
     to: MemberKey
@@ -65,7 +64,7 @@ class AppendReply(msgspec.Struct, frozen=True):
 
 
 class AppendRejected(msgspec.Struct, frozen=True):
-    """I do not have the entry before yours; the last place where we may agree is the hint."""
+    """I do not have the entry before yours; the hint is the last index at which our logs may match."""
 
     sender: MemberKey
     to: MemberKey
@@ -84,7 +83,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
 
 class HeartbeatReply(msgspec.Struct, frozen=True):
-    """`agreed_index` is up to where the log is known to be the leader's; -1 from a sender that does not say."""
+    """`agreed_index`: the log is known to match the leader's up to there; -1 from senders of an earlier version."""
 
     sender: MemberKey
     to: MemberKey
@@ -101,7 +100,7 @@ class InstallSnapshot(msgspec.Struct, frozen=True):
 
 
 class TimeoutNow(msgspec.Struct, frozen=True):
-    """Stand for election at once; the leader makes way for you."""
+    """Stand for election at once; the leader hands over to you."""
 
     sender: MemberKey
     to: MemberKey
@@ -145,18 +144,18 @@ PROMISES = (VoteRequest, VoteReply, AppendReply, AppendRejected)
 
 
 class ReadState(msgspec.Struct, frozen=True):
-    """The read that `token` stands for may be served once the state machine has applied `index`."""
+    """The read with this `token` may be served once the state machine has applied `index`."""
 
     token: UUID
     index: int
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """What to do now.
+    """Effects to carry out now.
 
-    `messages` may leave at once. `snapshot`, `entries` and `hard_state` go to the disk, in one atomic write; only
-    when they are there may `messages_after_persist` leave, a received snapshot be given to the state machine, and
-    `advance` be called. Until then further Readies hold nothing to persist. `committed` is to be applied in order.
+    Send `messages` at once. Write `snapshot`, `entries` and `hard_state` in one atomic write; only after that send
+    `messages_after_persist`, pass a received snapshot to the state machine, and call `advance`. Until then further
+    Readies have nothing to persist. Apply `committed` in order.
     """
 
     hard_state: HardState | None = None

@@ -1,4 +1,4 @@
-"""What a leader knows of one follower, and how much it may send it."""
+"""A leader's view of one follower, and how much may be sent to it."""
 
 from collections import deque
 from enum import Enum
@@ -6,7 +6,7 @@ from enum import Enum
 
 class Pace(Enum):
     PROBE = "probe"
-    """Where the logs agree is being searched: one request at a time."""
+    """Searching for the last matching entry: one request at a time."""
     REPLICATE = "replicate"
     """Entries are streamed ahead of their acknowledgements."""
     SNAPSHOT = "snapshot"
@@ -46,7 +46,7 @@ class Inflight:
 
 
 class Progress:
-    """`match_index` is what the follower has on disk, `next_index` what to send it next."""
+    """`match_index` is the last entry on the follower's disk, `next_index` the next one to send."""
 
     __slots__ = (
         "inflight",
@@ -65,14 +65,14 @@ class Progress:
         self.pace = Pace.PROBE
         self.inflight = Inflight(max_messages, max_bytes)
         self.is_active = False
-        """It was heard of since the last check of the quorum."""
+        """The follower has sent something since the last check of the quorum."""
         self.is_paused = False
-        """Enough was sent; the next heartbeat that is answered allows one more request."""
+        """The limit is reached; the next answered heartbeat allows one more request."""
         self.read_round = 0
         self.snapshot_ticks = 0
 
     def acknowledge(self, index: int) -> bool:
-        """Whether the follower got further."""
+        """Whether the follower advanced."""
         self.next_index = max(self.next_index, index + 1)
         if index <= self.match_index:
             return False
@@ -81,7 +81,7 @@ class Progress:
         return True
 
     def step_back(self, rejected_index: int, hint_index: int) -> bool:
-        """Look further back for where the logs agree; False when the rejection is a late one."""
+        """Search further back for the last matching entry; False when the rejection is outdated."""
         if self.pace is Pace.REPLICATE:
             if rejected_index <= self.match_index:
                 return False
@@ -90,7 +90,7 @@ class Progress:
         if self.pace is Pace.SNAPSHOT or rejected_index != self.next_index - 1:
             return False
         if rejected_index == self.match_index:
-            # It acknowledged this, and does not have it: an older disk came back.
+            # The follower lacks an entry that it acknowledged: it came back with an older disk.
             self.match_index = 0
         self.next_index = max(min(rejected_index, hint_index + 1), self.match_index + 1)
         self.is_paused = False

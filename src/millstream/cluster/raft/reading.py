@@ -1,7 +1,7 @@
-"""Linearizable reads: a leader makes sure that it still leads before it says how far the log is committed.
+"""Linearizable reads: a leader confirms that it still leads before it returns its commit index.
 
-Reads wait until an entry of the leader's own term is committed, because before that it does not know what is. Reads
-that come while heartbeats are under way share the next round: what was answered may have been sent before they came.
+Reads wait until an entry of the leader's own term is committed, because before that the commit index is not certain.
+Reads that arrive during a round of heartbeats wait for the next: answers to this one may predate the read.
 """
 
 from uuid import UUID

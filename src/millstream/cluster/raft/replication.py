@@ -1,7 +1,7 @@
 """A leader's side of the log: appending, sending, counting.
 
-A leader sends entries while its own disk still writes them, but counts itself only for what is written. It commits
-by counting only entries of its own term; what came before is committed with them.
+A leader sends entries while its own disk still writes them, but counts itself only for written ones. It counts
+replicas only for entries of its own term; earlier entries are committed with them.
 """
 
 from millstream.cluster.raft.entries import Entry, EntryKind
@@ -55,7 +55,7 @@ def broadcast(raft: RaftState) -> None:
 
 
 def send_append(raft: RaftState, to: MemberKey, *, even_empty: bool = True) -> bool:
-    """Send what comes next, as far as the follower's bounds allow; whether anything was sent."""
+    """Send the next entries, within the follower's limits; whether anything was sent."""
     log, progress = raft.log, raft.leading.progress[to]
     if progress.is_paused:
         return False
@@ -75,7 +75,7 @@ def send_append(raft: RaftState, to: MemberKey, *, even_empty: bool = True) -> b
 
 
 def _send_snapshot(raft: RaftState, to: MemberKey, progress: Progress) -> bool:
-    # It is large, so only for someone who is there.
+    # A snapshot is large: send it only to an active follower.
     if not progress.is_active:
         return False
     raft.send(InstallSnapshot(raft.key, to, raft.term, raft.log.snapshot))
@@ -98,7 +98,7 @@ def on_append_reply(raft: RaftState, reply: AppendReply) -> None:
     if commit_what_majority_has(raft):
         broadcast(raft)
     elif raft.leadership is None:
-        # What was committed is this leader's own removal.
+        # The committed entry was this leader's own removal.
         return
     elif was_paused:
         send_append(raft, reply.sender)
@@ -133,7 +133,7 @@ def on_heartbeat_reply(raft: RaftState, reply: HeartbeatReply) -> None:
         return
     progress.is_active = True
     if progress.pace is Pace.REPLICATE and 0 <= reply.agreed_index < progress.match_index:
-        # It was started again; whether it has all that it acknowledged is to be seen.
+        # The follower restarted: check whether it still has everything that it acknowledged.
         progress.probe()
     if progress.pace is not Pace.SNAPSHOT:
         progress.is_paused = False
@@ -145,7 +145,7 @@ def on_heartbeat_reply(raft: RaftState, reply: HeartbeatReply) -> None:
 
 
 def commit_what_majority_has(raft: RaftState) -> bool:
-    """Move the commit index; True when followers should hear of it, and this member still leads."""
+    """Advance the commit index; True if it moved and this member still leads, so that followers must be notified."""
     log = raft.log
     index = reached_by_majority([match_index(raft, voter) for voter in log.membership.voters])
     before = log.commit_index
@@ -173,7 +173,7 @@ def match_index(raft: RaftState, voter: MemberKey) -> int:
 
 
 def _leave(raft: RaftState) -> None:
-    """Its own removal is committed: the member with the longest log takes over."""
+    """The leader's own removal is committed: transfer leadership to the member with the longest log."""
     broadcast(raft)
     successor = max(raft.log.membership.voters, key=lambda voter: match_index(raft, voter))
     raft.send(TimeoutNow(raft.key, successor, raft.term))
@@ -187,7 +187,7 @@ def hand_over_if_caught_up(raft: RaftState, to: MemberKey) -> None:
 
 
 def retry_snapshots(raft: RaftState) -> None:
-    """A snapshot that was reported neither as arrived nor as failed is offered again."""
+    """Resend snapshots that were reported neither as delivered nor as failed."""
     for progress in raft.leading.progress.values():
         if progress.pace is Pace.SNAPSHOT:
             progress.snapshot_ticks += 1

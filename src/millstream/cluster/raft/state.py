@@ -1,7 +1,4 @@
-"""All that a member knows, and the settings of its core; time is counted in ticks.
-
-The rules that change it are in the files of their subjects.
-"""
+"""A member's state and settings; time is counted in ticks. The rules that change it are in files by subject."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -31,14 +28,14 @@ class RaftSettings(msgspec.Struct, frozen=True):
     """A write that a full disk refused is tried again after this time."""
     max_append_bytes: int = 1 << 20
     max_inflight_bytes: int = 8 << 20
-    """Sent to one follower and not acknowledged."""
+    """Bytes sent to one follower and not acknowledged."""
     max_inflight_messages: int = 128
     max_uncommitted_bytes: int = 16 << 20
-    """Proposed and not committed; one proposal is always let in."""
+    """Bytes proposed and not committed; one proposal is always accepted."""
     max_apply_bytes: int = 1 << 16
-    """Handed out for applying in one Ready, and on a node in one turn of its loop."""
+    """Bytes to apply in one Ready, and on a node in one turn of its loop."""
     trailing_entries: int = 1000
-    """Kept in memory behind a snapshot, for followers that are only a little behind."""
+    """Entries kept in memory although a snapshot covers them, for followers that are slightly behind."""
 
 
 Jitter = Callable[[int], int]
@@ -59,12 +56,12 @@ class PendingRead(msgspec.Struct, frozen=True):
 
 
 class Leadership(msgspec.Struct):
-    """What only a leader has, for as long as it leads."""
+    """A leader's extra state."""
 
     first_index: int
-    """The no-op that began the term; nothing is known to be committed before it is."""
+    """The no-op that began the term; the commit index is uncertain until it is committed."""
     progress: dict[MemberKey, Progress] = msgspec.field(default_factory=dict)
-    """Of all members but the leader itself."""
+    """For all members except the leader itself."""
     uncommitted_bytes: int = 0
     heartbeat_elapsed: int = 0
     transfer_to: MemberKey | None = None
@@ -114,15 +111,15 @@ class RaftState:
         self.leadership: Leadership | None = None
         self.votes: dict[MemberKey, bool] = {}
         self.agreed_index = 0
-        """Of a follower: up to where this leader's requests have shown that the log is the leader's."""
+        """On a follower: the index up to which its log is known to match this leader's."""
         self.elapsed = 0
         self.timeout = 0
         self.reset_timer()
         self.outbox: list[Message] = []
         self.held: list[Message] = []
-        """Messages that promise what is not on disk yet."""
+        """Messages that wait until the state that they promise is on disk."""
         self.writing: HardState | None = None
-        """Set while a Ready is being made durable."""
+        """Set while a Ready is being written."""
         self.read_states: list[ReadState] = []
         self.aborted_reads: list[UUID] = []
 
@@ -136,7 +133,7 @@ class RaftState:
 
     @property
     def has_nothing_to_do(self) -> bool:
-        """As most of the time: nothing to send, to write, to apply or to answer."""
+        """Whether there is nothing to send, write, apply or answer, which is usual."""
         return (
             not self.outbox
             and not self.held
@@ -166,7 +163,7 @@ class RaftState:
         self.timeout = self.settings.election_ticks + self._jitter(self.settings.election_ticks)
 
     def hurry(self) -> None:
-        """Stand for election soon, and not all at the same moment."""
+        """Stand for election soon, at a random time so that members do not collide."""
         self.elapsed = 0
         self.timeout = 1 + self._jitter(2 * self.settings.heartbeat_ticks)
 

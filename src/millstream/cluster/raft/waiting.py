@@ -1,4 +1,4 @@
-"""Callers that wait: proposals for their place in the log, reads for the state machine to get far enough."""
+"""Waiting callers: proposals wait to be applied, reads for the state machine to reach their index."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ Done = Callable[[Any, BaseException | None], None]
 
 
 class WaitingProposals:
-    """By index; the caller is told when another entry, or a snapshot, takes the place."""
+    """By index; a caller gets an error when another entry or a snapshot replaces its proposal."""
 
     __slots__ = ("_waiting",)
 
@@ -31,7 +31,7 @@ class WaitingProposals:
                 done(None, ProposalLost(f"another leader's entry was committed at {entry.index}; try again"))
 
     def passed_by(self, index: int) -> None:
-        """A snapshot came in place of all entries up to `index`."""
+        """A snapshot replaced all entries up to `index`."""
         for each in [waiting for waiting in self._waiting if waiting <= index]:
             for _, done in self._waiting.pop(each):
                 done(
@@ -40,7 +40,7 @@ class WaitingProposals:
                 )
 
     def taken_back(self, last_index: int, error: BaseException) -> None:
-        """The log ends at `last_index` again; what came after it never left this member."""
+        """The log ends at `last_index` again; the entries after it never left this member."""
         for each in [waiting for waiting in self._waiting if waiting > last_index]:
             for _, done in self._waiting.pop(each):
                 done(None, error)
@@ -59,7 +59,7 @@ class _Read(msgspec.Struct):
 
 
 class WaitingReads:
-    """By token. A read without an answer is asked again, under the same token."""
+    """By token. An unanswered read is retried with the same token."""
 
     __slots__ = ("_waiting",)
 
@@ -82,7 +82,7 @@ class WaitingReads:
             read.index = index
 
     def due(self, asked_before: int, now: int) -> list[UUID]:
-        """Reads without an answer since then; asked again now."""
+        """Reads to retry now: last asked before `asked_before` and not answered."""
         due = [
             token
             for token, read in self._waiting.items()
@@ -93,7 +93,7 @@ class WaitingReads:
         return due
 
     def ask_again(self, token: UUID) -> None:
-        """At the next opportunity: the leader that was asked stepped down."""
+        """Retry the read as soon as possible: the leader that was asked stepped down."""
         if token in self._waiting:
             self._waiting[token].asked_at = 0
 

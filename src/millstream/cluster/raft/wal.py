@@ -10,16 +10,16 @@ from millstream.cluster.raft.wal_frames import encode_frame
 from millstream.cluster.raft.wal_records import encode_snapshot, encode_start, encode_write
 from millstream.runtime.disk import Disk, File
 
-# Kept free in the file of a node of several: with a full disk it still hears who leads now, and that others took over.
+# Reserved in the file on a node of several, so that with a full disk it can still store new terms and leaders.
 _RESERVED_BYTES = 1 << 20
 
 
 class WriteRefused(Exception):
-    """Nothing was written, for example because the disk is full; it can be tried again."""
+    """Nothing was written, for example because the disk is full; the write can be retried."""
 
 
 class WalBroken(Exception):
-    """An fsync failed: what is on disk is known only after a restart, so this member must fall silent."""
+    """An fsync failed: the disk's content is unknown until a restart, so this member must stop."""
 
 
 class Wal:
@@ -49,16 +49,13 @@ class Wal:
 
     @classmethod
     def open(cls, disk: Disk, directory: str) -> "tuple[Wal, MemberKey, Restored] | None":
-        """The log ready for writes, whose it is, and all that is in it; None where none was ever created.
-
-        WalCorrupt when what is there cannot be trusted.
-        """
+        """The log, its owner and its content; None if none was ever created, WalCorrupt if it cannot be trusted."""
         found = find(disk, directory)
         if found is None:
             return None
         file = disk.open(found.path)
         try:
-            # A torn tail goes, and what was read becomes durable before anyone acts on it.
+            # Cut a torn tail, and sync what was read before anyone acts on it.
             if file.size() > found.end:
                 file.truncate(found.end)
             file.sync()
@@ -72,9 +69,9 @@ class Wal:
 
     @classmethod
     def create(cls, disk: Disk, directory: str, member: MemberKey, snapshot: Snapshot) -> "Wal":
-        """Begin a log in an unused directory, durably, from the snapshot that a new quorum starts with.
+        """Create a log durably in an unused directory, from the snapshot that a new quorum starts with.
 
-        The empty snapshot is for a member that joins a quorum: it waits to be sent everything.
+        A member that joins a quorum starts with the empty snapshot and receives everything from the leader.
         """
         disk.make_dirs(directory)
         disk.sync_dir(os.path.dirname(directory))
@@ -84,7 +81,7 @@ class Wal:
 
     @property
     def size_bytes(self) -> int:
-        """Of the file that grows with every write, until `start_from` begins another."""
+        """The size of the current file, which grows with every write until `start_from` begins another."""
         return self._end
 
     def write(self, hard_state: HardState, entries: tuple[Entry, ...]) -> None:
@@ -107,7 +104,7 @@ class Wal:
             self._reserve_more()
 
     def _clean(self) -> None:
-        """What a refused write left must not be found behind the next one's torn end: no tearing explains that."""
+        """Remove the rest of a failed write: behind a later torn frame it would look like corruption."""
         try:
             self._file.truncate(self._end)
         except OSError as error:
@@ -132,13 +129,13 @@ class Wal:
     def _reserve_more(self) -> None:
         with suppress(OSError):
             self._file.allocate(self._end, _RESERVED_BYTES)
-        # Without room it is tried again when as much was written.
+        # If there is no room, try again after as many bytes.
         self._reserved = self._end + _RESERVED_BYTES
 
     def start_from(self, state: Restored) -> None:
-        """Begin a new file from a snapshot; `state` is everything, also what is on disk already.
+        """Start a new file from a snapshot; `state` is complete, including what is on disk already.
 
-        WriteRefused leaves the log as it was, to go on with.
+        After WriteRefused the log is unchanged and usable.
         """
         self._require_sound()
         try:
@@ -158,7 +155,7 @@ class Wal:
         self._reserve(state.snapshot)
 
     def _give_up_start(self, state: Restored) -> None:
-        """A file that may be there by name would be taken for the newest at the next start."""
+        """Remove the failed new file: the next start would take it for the newest."""
         started = wal_path(self._directory, self._sequence)
         try:
             self._disk.unlink(started + ".tmp")

@@ -2,8 +2,8 @@
 
 `<20 digits>.wal` begins with everything known at that frame's sequence number but the state machine, and goes on with
 one frame a write; `<20 digits>.snapshot` is the state machine after the entry at that index. Both appear by rename,
-whole or not at all, the snapshot before the file that builds on it; older files go last. So the newest `.wal` file is
-always enough together with the snapshot it names, and whatever else lies about is left from a crash.
+whole or not at all, the snapshot before the file that builds on it; older files go last. So the newest `.wal` file
+and the snapshot that it names are always enough; other files are left over from a crash.
 """
 
 import os.path
@@ -28,7 +28,7 @@ _NAME = re.compile(r"\d{20}\.(wal|snapshot)(\.tmp)?")
 
 
 class Found(msgspec.Struct, frozen=True):
-    """The state on disk, and where the next frame goes."""
+    """The state on disk, and the position of the next frame."""
 
     member: MemberKey
     state: Restored
@@ -46,13 +46,13 @@ def snapshot_path(directory: str, index: int) -> str:
 
 
 def files_of(disk: Disk, directory: str) -> list[str]:
-    """Paths of all files that are the write-ahead log's, whether they still count or not."""
+    """Paths of all files of the write-ahead log, current or left over."""
     names = sorted(name for name in disk.list_dir(directory) if _NAME.fullmatch(name))
     return [os.path.join(directory, name) for name in names]
 
 
 def find(disk: Disk, directory: str) -> Found | None:
-    """What is there, or None for a directory that was never used; WalCorrupt when it cannot be trusted."""
+    """The stored log, or None for an unused directory; WalCorrupt when it cannot be trusted."""
     whole = [path for path in files_of(disk, directory) if not path.endswith(".tmp")]
     wals = [path for path in whole if path.endswith(".wal")]
     if not wals:
@@ -70,7 +70,7 @@ def find(disk: Disk, directory: str) -> Found | None:
 
 
 def _read_from_disk(disk: Disk, path: str) -> bytes:
-    """After a failed fsync the page cache may show what the disk does not hold; a start must not build on that."""
+    """Bypass the page cache: after a failed fsync it may hold data that is not on disk."""
     file = disk.open(path, read_only=True)
     try:
         file.drop_cache()

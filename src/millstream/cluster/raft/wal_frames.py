@@ -1,6 +1,6 @@
-"""The write-ahead log's bytes: checksummed frames, one for each write that became durable at once.
+"""The write-ahead log's bytes: checksummed frames, one for each atomic write.
 
-A frame is magic, payload length, CRC-32C of all that follows it, sequence number, payload. As one write is one frame,
+A frame is magic, payload length, CRC-32C of the rest, sequence number, payload. As one write is one frame,
 a crash can tear at most the last frame of a file; everything before it was synced.
 """
 
@@ -18,7 +18,7 @@ _SECTOR_BYTES = 512
 
 
 class WalCorrupt(Exception):
-    """Bytes that were durable once are not what was written; the node must not start from them."""
+    """Durable bytes have changed; the node must not start from them."""
 
     def __init__(self, path: str, position: int, reason: str) -> None:
         super().__init__(
@@ -80,18 +80,16 @@ def _require_torn(path: str, data: bytes, view: memoryview, position: int) -> No
 
 
 def _is_explained_by_tearing(data: memoryview, position: int) -> bool:
-    """A disk stores a whole sector or nothing of it, and there was nothing behind the last frame: what an interrupted
-    write did not store is missing at the end, or zeros.
-    """
+    """Whether an interrupted write explains the damage: whole sectors are missing at the end, or are zeros."""
     if position + _HEADER.size > len(data):
         return True
     next_sector = position - position % _SECTOR_BYTES + _SECTOR_BYTES
     if not any(data[position:next_sector]):
-        # Nothing of the first sector, which may end inside the magic.
+        # The first sector is missing; it may end inside the magic.
         return True
     _, length, checksum, _ = _HEADER.unpack_from(data, position)
     if crc32c(data[position + _CHECKED_FROM :]) == checksum:
-        # All is there but for the magic or the length.
+        # Only the magic or the length is wrong.
         return False
     end = position + _HEADER.size + length
     if end > len(data):

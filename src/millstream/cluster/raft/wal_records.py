@@ -1,4 +1,4 @@
-"""What the frames hold. Field order is the disk format: fields are only ever added at the end, with a default."""
+"""The frames' payloads. Field order is the disk format: fields are only ever added at the end, with a default."""
 
 import msgspec
 
@@ -14,7 +14,7 @@ class StoredEntry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StoredWrite(msgspec.Struct, frozen=True, array_like=True):
-    """One write: term and vote as they are now, and entries that replace all from the first one's index on."""
+    """One write: the current term and vote, and entries that replace all from the first one's index on."""
 
     term: int
     vote: MemberKey | None
@@ -22,7 +22,7 @@ class StoredWrite(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StoredStart(msgspec.Struct, frozen=True, array_like=True):
-    """The first frame of a file: whose it is, which snapshot it builds on, and all that came after that."""
+    """The first frame of a file: its owner, its snapshot, and all entries after the snapshot."""
 
     member: MemberKey
     snapshot_index: int
@@ -75,7 +75,7 @@ def decode_snapshot(payload: memoryview) -> Snapshot:
 
 
 def replay(writes: list[StoredWrite]) -> tuple[HardState, tuple[Entry, ...]]:
-    """Term, vote and log after the writes; a later entry takes the place of an earlier one and all behind it."""
+    """Term, vote and log after the writes; a later entry replaces an earlier one and all after it."""
     entries: list[Entry] = []
     for write in writes:
         if write.entries and entries:

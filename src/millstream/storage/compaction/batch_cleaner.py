@@ -1,12 +1,12 @@
-"""Decides what of one batch survives, and rewrites it when something does not.
+"""Decides which records of a batch survive, and rewrites the batch if some do not.
 
 Offsets never change: a batch keeps its base offset, last offset delta, producer id, epoch and sequence
-whatever is taken out of it, so that readers see gaps and idempotent producers find their last sequence
+whichever records are removed, so that readers see gaps and idempotent producers find their last sequence
 number.
 
-Tombstones are the memory of a deletion. The first cleaning that sees one gives its batch a delete horizon
-(attribute bit 6, the time in place of the base timestamp); the first cleaning after that time drops it.
-Markers of transactions without records are treated alike.
+The first cleaning that sees a tombstone gives its batch a delete horizon (attribute bit 6, the time in place
+of the base timestamp); the first cleaning after that time drops it. Markers of transactions without records
+are treated alike.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ Batch = bytes | memoryview
 
 
 class BatchCleaner:
-    """Fed with every batch of the log in order, from the log's first segment."""
+    """Takes every batch of the log in order, from the first segment on."""
 
     def __init__(self, job: CleaningJob, offsets: OffsetMap, last_batches: Mapping[int, int]) -> None:
         self._offsets = offsets
@@ -37,7 +37,7 @@ class BatchCleaner:
         self.records_kept = 0
 
     def clean(self, header: BatchHeader, data: memoryview) -> Batch | None:
-        """`data` itself when all of it stays, other bytes when it was rewritten, None when nothing stays."""
+        """`data` itself if all of it stays, new bytes if it was rewritten, None if nothing stays."""
         self.records_read += header.record_count
         if header.base_offset >= self._offsets.end_offset:
             self.records_kept += header.record_count
@@ -93,7 +93,7 @@ class BatchCleaner:
         return bool(header.attributes & DELETE_HORIZON_BIT) and self._now_ms >= header.base_timestamp
 
     def _horizon_of(self, header: BatchHeader) -> int:
-        """The batch's delete horizon, a new one if it has none; remembered when it is the next to come."""
+        """The batch's delete horizon, a new one if it has none; keeps track of the earliest."""
         has_one = header.attributes & DELETE_HORIZON_BIT
         horizon_ms = header.base_timestamp if has_one else self._new_horizon_ms
         if self.next_delete_horizon_ms is None or horizon_ms < self.next_delete_horizon_ms:
@@ -101,12 +101,12 @@ class BatchCleaner:
         return horizon_ms
 
     def _without_records(self, header: BatchHeader, data: memoryview) -> Batch | None:
-        """Nothing, or an empty batch where the producer's last sequence number would be forgotten."""
+        """None, or an empty batch where the producer's last sequence number would otherwise be lost."""
         if header.producer_id < 0 or self._last_batches.get(header.producer_id) != header.last_offset:
             return None
         if header.record_count == 0:
             return data
-        # Readers try to unpack what claims a codec, and nothing is no valid compressed data.
+        # Clear the codec: readers would try to decompress the empty payload.
         return seal_batch(header._replace(record_count=0, attributes=header.attributes & ~CODEC_MASK), b"")
 
 

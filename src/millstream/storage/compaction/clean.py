@@ -1,4 +1,4 @@
-"""Rewrites the segments of one partition, without touching the files that are there."""
+"""Rewrites the segments of one partition into new files, without touching the existing ones."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,7 @@ def run_job(disk: Disk, job: CleaningJob) -> CleaningResult:
 
 
 def _refuse_unfinished_swap(disk: Disk, directory: str) -> None:
-    # Recovery would take files that are being written now for those of the earlier swap.
+    # Recovery would take new files for those of an earlier swap.
     for name in disk.list_dir(directory):
         if name.endswith(SWAP):
             raise UncleanableSegment(f"{directory}/{name}", -1, "an earlier swap has not been finished")
@@ -98,7 +98,7 @@ def group_segments(
 
 
 def _index_bytes(disk: Disk, directory: str, segment: SourceSegment) -> int:
-    """Size of the larger index; one that is missing will be rebuilt and counts as nothing."""
+    """Size of the larger index; a missing one will be rebuilt and counts as 0."""
     stem = f"{directory}/{segment.base_offset:020d}"
     paths = [stem + kind for kind in (".index", ".timeindex")]
     return max(disk.size(path) if disk.exists(path) else 0 for path in paths)
@@ -135,7 +135,7 @@ def _open_output(disk: Disk, job: CleaningJob, first: SourceSegment) -> CleanedS
 
 
 def _copy(disk: Disk, job: CleaningJob, segment: SourceSegment, end: int, output: CleanedSegment) -> None:
-    """Add what was found unchanged before the first change; nothing was written up to there."""
+    """Copy the unchanged batches before the first change, which were not written so far."""
     for _, header, data in read_segment(disk, job.directory, segment, end=end, verify=False):
         output.append(header, data)
 

@@ -1,4 +1,4 @@
-"""What the broker asks the cleaning process to do, and what it hears back; JSON in between."""
+"""Jobs for the cleaning process and their results, exchanged as JSON."""
 
 import sys
 
@@ -7,7 +7,7 @@ import msgspec
 from millstream.config.topic import TopicConfig
 
 DEDUPE_BUFFER_BYTES = 128 << 20
-# What the process opens: more than producers may send to a compacted topic, for topics become compacted later.
+# How much of a batch is unpacked: more than producers may send to a compacted topic, as a topic may turn compacted.
 UNPACK_LIMIT_BYTES = 256 << 20
 UNPACK_LIMIT_RECORDS = 2_000_000
 
@@ -70,7 +70,7 @@ class CleaningStats(msgspec.Struct, frozen=True):
     records_kept: int
     keys: int
     map_full: bool
-    """The keys did not all fit; the rest of the dirty part is for the next cleaning."""
+    """Not all keys fit; the rest of the dirty part is left to the next cleaning."""
 
 
 class CleaningResult(msgspec.Struct, frozen=True):
@@ -79,12 +79,12 @@ class CleaningResult(msgspec.Struct, frozen=True):
     groups: tuple[CleanedGroup, ...]
     first_dirty_offset: int
     next_delete_horizon_ms: int | None
-    """When the next tombstone or marker may go, so that a log without new writes gets rid of it."""
+    """When the next tombstone or marker may be dropped, so that logs without new writes are cleaned then."""
     stats: CleaningStats
 
 
 class CleaningFailure(msgspec.Struct, frozen=True):
-    """Nothing was changed. `position` is -1 when the trouble is not at one place of a file."""
+    """Nothing was changed. `position` is -1 when the error has no position in a file."""
 
     path: str
     position: int
@@ -107,7 +107,7 @@ def job_for(
     last_batches: dict[int, int] | None = None,
     least_unpacked: tuple[int, int] = (0, 0),
 ) -> CleaningJob:
-    """`least_unpacked`: bytes and records that producers may send in a batch, which must be opened."""
+    """`least_unpacked`: the bytes and records of the largest batch that producers may send, which must be unpacked."""
     largest_bytes, most_records = least_unpacked
     return CleaningJob(
         directory=directory,
@@ -126,7 +126,7 @@ def job_for(
 
 
 def worker_command(broker: int) -> tuple[str, ...]:
-    """How the broker, whose process id this is, starts the cleaning process."""
+    """The command of the cleaning process, for the broker with this process id."""
     return (sys.executable, "-m", "millstream.storage.compaction.worker", str(broker))
 
 

@@ -56,7 +56,7 @@ _DIGEST_BYTES = 16
 
 
 class OffsetMap:
-    """Keys are kept as digests of 16 bytes: two keys with one digest are not to be expected."""
+    """Keeps keys as digests of 16 bytes; collisions are too unlikely to matter."""
 
     __slots__ = ("_latest", "_most_keys", "end_offset", "full")
 
@@ -64,14 +64,14 @@ class OffsetMap:
         self._latest: dict[bytes, int] = {}
         self._most_keys = buffer_bytes // BYTES_PER_KEY
         self.end_offset = first_dirty_offset
-        """All keys below it, from the first dirty offset on, are in the map."""
+        """The map has all keys from the first dirty offset up to, not including, this one."""
         self.full = False
 
     def __len__(self) -> int:
         return len(self._latest)
 
     def add(self, found: dict[bytes, int], end_offset: int) -> bool:
-        """Take in one batch's keys; False when they do not fit. The first batch always does, for progress."""
+        """Add one batch's keys; False when they do not fit. The first batch always fits, for progress."""
         latest = self._latest
         if latest and len(latest) + len(found) > self._most_keys:
             new = sum(digest not in latest for digest in found)

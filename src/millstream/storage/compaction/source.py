@@ -1,4 +1,4 @@
-"""Reading the segments that are to be cleaned."""
+"""Reads the segments to clean."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from millstream.storage.scan import scan_batches
 
 
 class UncleanableSegment(Exception):
-    """A segment that cannot be read as it should; its partition must not be cleaned."""
+    """A segment is damaged or unreadable, so its partition must not be cleaned."""
 
     def __init__(self, path: str, position: int, message: str) -> None:
         super().__init__(f"{path} at byte {position}: {message}")
@@ -31,9 +31,9 @@ def sources_of(job: CleaningJob) -> tuple[SourceSegment, ...]:
 def read_segment(
     disk: Disk, directory: str, segment: SourceSegment, *, end: int | None = None, verify: bool = True
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Position, header and bytes of each batch; `UncleanableSegment` at the first that does not hold.
+    """Position, header and bytes of each batch; `UncleanableSegment` at the first damaged one.
 
-    Trouble that the caller meets inside a batch, an `InvalidRecordsError`, is the caller's to place.
+    Records are not checked: the caller handles `InvalidRecordsError`.
     """
     path = log_path(directory, segment.base_offset)
     file = disk.open(path, read_only=True)

@@ -27,18 +27,18 @@ _TEMPORARY = ".tmp"
 
 
 def commit_swap(disk: Disk, directory: str, sources: Sequence[int]) -> None:
-    """From here on the swap will be completed, after a crash by `recover_swap`."""
+    """Decide the swap: from here on it will be completed, after a crash by `recover_swap`."""
     listed = with_checksum(msgspec.json.encode(list(sources)).decode() + "\n")
     disk.write_atomically(_manifest(directory, sources[0]), listed, durable=True)
 
 
 def is_committed(disk: Disk, directory: str, sources: Sequence[int]) -> bool:
-    """Whether a commit that failed may have taken effect all the same."""
+    """Whether a failed commit may still have taken effect."""
     return disk.exists(_manifest(directory, sources[0]))
 
 
 def apply_swap(disk: Disk, directory: str, sources: Sequence[int]) -> None:
-    """Rename the files; what was done before a crash is not done again."""
+    """Rename the files; steps done before a crash are skipped."""
     base, *merged = (f"{directory}/{source:020d}" for source in sources)
     for stem in merged:
         for kind in FILE_KINDS:
@@ -46,7 +46,7 @@ def apply_swap(disk: Disk, directory: str, sources: Sequence[int]) -> None:
                 disk.rename(stem + kind, stem + kind + DELETED)
     for kind in FILE_KINDS:
         path = base + kind
-        # Without its .cleaned file the file in place is the new one already.
+        # Without a .cleaned file, the new file is already in place.
         if disk.exists(path + CLEANED):
             if disk.exists(path):
                 disk.rename(path, path + DELETED)
@@ -71,12 +71,12 @@ def swap_segments(disk: Disk, directory: str, sources: Sequence[int]) -> None:
 
 
 def recover_swap(disk: Disk, directory: str) -> None:
-    """On start, before segments are listed: complete what was committed, remove what was not."""
+    """On start, before segments are listed: complete committed swaps, remove the files of others."""
     names = sorted(disk.list_dir(directory))
     for name in names:
         if (base_offset := offset_in(name, SWAP)) is not None:
             sources = _read_manifest(disk, directory, base_offset)
-            # It may be in the page cache only: without it, renamed files would be taken for needless ones.
+            # The .swap file may be in the page cache only; if it were lost, the renamed files would be removed.
             disk.sync_dir(directory)
             apply_swap(disk, directory, sources)
             finish_swap(disk, directory, sources)
@@ -95,7 +95,7 @@ def _read_manifest(disk: Disk, directory: str, base_offset: int) -> list[int]:
         sources = msgspec.json.decode(without_checksum(disk.read(path)), type=list[int])
         if sources and sources == sorted(sources):
             return sources
-    # It has rotted. All that went into the new segment has its number, which was on disk before.
+    # The .swap file is damaged. All sources have the new segment's number, which was on disk earlier.
     identity = read_identity(disk, directory)
     number = identity.rewritten.get(base_offset) if identity is not None else None
     if identity is None or number is None:

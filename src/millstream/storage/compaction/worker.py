@@ -22,7 +22,7 @@ from millstream.storage.compaction.source import UncleanableSegment
 
 
 def work(disk: Disk, job: CleaningJob) -> CleaningOutcome:
-    """Run the job; trouble with the files is an outcome, anything else is a bug and may end the process."""
+    """Run the job; errors of files are an outcome, anything else is a bug and may end the process."""
     try:
         return CleaningOutcome(result=run_job(disk, job))
     except UncleanableSegment as error:
