@@ -8,7 +8,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Deadlines(Generic[K]):
-    """Pushing a session's deadline back is one dictionary write; the heap is put right when it is read."""
+    """Postponing a deadline is one dictionary write; the heap is corrected when it is read."""
 
     __slots__ = ("_due_ms", "_heap", "_queued_ms", "_sequence")
 
@@ -34,7 +34,7 @@ class Deadlines(Generic[K]):
         self._due_ms.pop(key, None)
 
     def next(self) -> int | None:
-        """The earliest deadline; entries that moved or were cancelled are put right on the way."""
+        """The earliest deadline; corrects moved and cancelled entries on the way."""
         while self._heap:
             queued_ms, _, key = self._heap[0]
             due_ms = self._due_ms.get(key)

@@ -1,4 +1,4 @@
-"""What a coordinator's state machine takes and gives: the seam between deciding and acting."""
+"""The interface of a coordinator's state machine, between deciding and acting."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterator, Sequence
@@ -15,14 +15,14 @@ E = TypeVar("E")
 
 
 class Request(msgspec.Struct, Generic[A_co], frozen=True, tag=True):
-    """What a coordinator can be asked, and by its type parameter what it answers: `class Join(Request[Joined])`.
+    """A request to a coordinator; the type parameter is its answer: `class Join(Request[Joined])`.
 
-    The name of its class is what it is called between nodes, so it stays.
+    Nodes use the class name on the wire, so it must not change.
     """
 
 
 def answer_type(request: type[Any]) -> Any:
-    """What a request of this class is answered with, as msgspec can decode it."""
+    """The type of the answers to requests of this class, as msgspec can decode it."""
     for base in getattr(request, "__orig_bases__", ()):
         for argument in get_args(base):
             return argument
@@ -37,13 +37,13 @@ class Reply(msgspec.Struct, Generic[A_co], frozen=True):
 
 
 class Decision(msgspec.Struct, Generic[R, A_co, E], frozen=True):
-    """Records to make durable, and the replies that leave and the effects that start once they are.
+    """Records to make durable; once they are, the replies are sent and the effects started.
 
     A request whose token is not among the replies is deferred: a later decision carries its reply.
     The records of an atomic decision share one batch, so a crash keeps all of them or none.
-    An effect (a dead letter, a will, a marker) is a value that whoever runs the coordinator knows how to bring about;
-    what came of it comes back as a request. One that a crash has cut short is not started again by itself: the records
-    say that it is owed, and `loaded` decides on it again.
+    An effect (a dead letter, a will, a marker) is a value that the coordinator's host carries out; its result comes
+    back as a request. Effects are not restarted after a crash: the records show that they are pending, and `loaded`
+    decides on them again.
     """
 
     records: Sequence[R] = ()
@@ -73,7 +73,7 @@ class StateMachine(ABC, Generic[Q, R, A_co, E]):
 
     @abstractmethod
     def decode(self, key: bytes, value: bytes | None) -> R | None:
-        """None for a kind of record that only a newer version knows; it is skipped."""
+        """None for a kind of record that only newer versions know; it is skipped."""
 
     def loaded(self, _now_ms: int, /) -> Decision[R, A_co, E]:
         """Called once, after the last record of the log was replayed and before the first request."""
@@ -87,10 +87,10 @@ class StateMachine(ABC, Generic[Q, R, A_co, E]):
         return Decision()
 
     def stored(self, _record: R, _offset: int, /) -> None:
-        """Told of each record in the log, in order: when it is loaded, and when an append of it is durable."""
+        """Called for each record in the log, in order: when it is loaded, or once its append is durable."""
 
     def needed_from(self) -> int | None:
-        """The log below this offset may go; None keeps all of it. Asked after every append."""
+        """The log below this offset may be deleted; None keeps all of it. Called after every append."""
         return None
 
 
@@ -106,11 +106,11 @@ class CoordinatorLog(Protocol):
         ...
 
     def settled(self) -> Awaitable[None]:
-        """Resolves when all that is in the log by now is as durable and replicated as the topic asks."""
+        """Resolves when everything now in the log is as durable and replicated as the topic asks."""
         ...
 
     def trim(self, before: int) -> Awaitable[None]:
-        """Let go of what lies below the offset. KafkaError or OSError when that cannot be written down."""
+        """Delete the log below the offset. KafkaError or OSError when the new start cannot be stored."""
         ...
 
 
@@ -125,11 +125,11 @@ _TOLD_AS: Final = {
 
 
 class NotDecided(NotDone):
-    """Refused before it was decided."""
+    """Refused before a decision was made."""
 
 
 def is_expected(error: BaseException) -> bool:
-    """An append that failed as appends do while nodes come and go; anything else is a fault."""
+    """Whether an append failed in a way that is normal while nodes come and go; anything else is a fault."""
     return isinstance(error, KafkaError) and error.code in _TOLD_AS
 
 

@@ -1,4 +1,4 @@
-"""A kind of coordinator: a state machine, its internal topic, and the few lines that say how it is run."""
+"""A kind of coordinator: its state machine, its internal topic, and how it is run."""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -11,11 +11,11 @@ M = TypeVar("M", bound=StateMachine[Any, Any, Any, Any])
 
 
 class InternalTopic(msgspec.Struct, frozen=True):
-    """Made when it is first needed, with as many replicas as there are nodes, up to three."""
+    """Created when first needed, with as many replicas as there are nodes, up to three."""
 
     name: str
     partitions: int
-    """Counts only then: how many there are is in the metadata from then on."""
+    """Used only at creation; afterwards the metadata has the number."""
     configs: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -29,13 +29,13 @@ _CONFIGS = {
     "segment.bytes": str(100 * 1024 * 1024),
     # A decision is one batch, whatever its size; requests bound it.
     "max.message.bytes": str(128 * 1024 * 1024),
-    # Coordinators count time so that it never jumps; a wall clock that does must not make their appends fail.
+    # Coordinators use a steady time; a wall clock that jumps must not make their appends fail.
     "message.timestamp.after.max.ms": str(2**63 - 1),
 }
 
 
 def _admit_all(_machine: Any, _request: Request[Any]) -> None:
-    """Nothing is refused before the machine decides."""
+    """The default: refuse nothing before the machine decides."""
 
 
 def _no_effects(partition: int, effect: Any) -> None:
@@ -45,13 +45,13 @@ def _no_effects(partition: int, effect: Any) -> None:
 class Definition(msgspec.Struct, Generic[M], frozen=True):
     topic: InternalTopic
     new_machine: Callable[[int], M]
-    """An empty machine for the partition with that number."""
+    """Returns an empty machine for a partition number."""
     requests: Any = None
-    """The union of the requests that other nodes may send; None where none comes from there."""
+    """The union of the requests that other nodes may send; None if they send none."""
     admit: Callable[[M | None, Request[Any]], None] = _admit_all
-    """Before a request is decided: KafkaError where there is no room for what it brings."""
+    """Called before a request is decided; raises KafkaError when there is no room for its data."""
     perform: Callable[[int, Any], None] = _no_effects
-    """Start an effect of the partition with that number; what takes long goes on by itself."""
+    """Starts an effect of a partition, given by number; long effects continue in the background."""
 
 
 def java_string_hash(text: str) -> int:

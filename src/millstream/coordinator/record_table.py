@@ -1,4 +1,4 @@
-"""The kinds of records of an internal topic: a number that opens the key, the key's fields, and the value's."""
+"""The kinds of records of an internal topic: the number that starts the key, and the fields of key and value."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ class RecordTable:
         return number + write_key(key), None if value is None else encode_value(value)
 
     def decode(self, key: bytes, value: bytes | None) -> tuple[Any, Any | None] | None:
-        """None for a kind of record that only a newer version knows."""
+        """None for a kind of record that only newer versions know."""
         reader = Reader(memoryview(key))
         number = reader.i16()
         if number < 0:

@@ -26,7 +26,7 @@ def size_of(records: Sequence[Encoded[Any]]) -> int:
 
 
 class Round(msgspec.Struct, Generic[R, E]):
-    """One batch in the making, and the replies that leave and the effects that start when it is durable."""
+    """A batch being built; its replies are sent and its effects started when it is durable."""
 
     records: list[Encoded[R]] = msgspec.field(default_factory=list)
     replies: list[Reply[Any]] = msgspec.field(default_factory=list)
@@ -62,7 +62,7 @@ class Rounds(Generic[R, E]):
         self._add_together(part)
 
     def hold(self, replies: Sequence[Reply[Any]], effects: Sequence[E]) -> None:
-        """Keep them until all that was decided so far is durable, for they may rest on it."""
+        """Hold replies and effects until everything decided so far is durable, because they may depend on it."""
         self._queue[-1].replies.extend(replies)
         self._queue[-1].effects.extend(effects)
 

@@ -19,7 +19,7 @@ class CoordinatorRuntime(Generic[M]):
     """One state machine per led partition: events of a partition are serial, partitions are independent.
 
     `new_machine(partition)` builds an empty machine, `open_log(partition)` gives the partition's log,
-    `perform(partition, effect)` brings about what a machine has decided, and `pause` waits for a turn of the loop.
+    `perform(partition, effect)` starts an effect, and `pause` waits for the next turn of the loop.
     """
 
     def __init__(
@@ -50,16 +50,16 @@ class CoordinatorRuntime(Generic[M]):
         return any(shard.state is ShardState.LOADING for shard in self._shards.values())
 
     def machines(self) -> list[M]:
-        """Those that are loaded, to look at."""
+        """The loaded machines, read-only."""
         return [shard.machine for shard in self._shards.values() if shard.state is ShardState.ACTIVE]
 
     def machine(self, partition: int) -> M | None:
-        """As above, of one partition."""
+        """The loaded machine of one partition, read-only."""
         shard = self._shards.get(partition)
         return shard.machine if shard is not None and shard.state is ShardState.ACTIVE else None
 
     def elect(self, partition: int) -> "asyncio.Task[None] | None":
-        """This node leads the partition now: load it. None when it already coordinates it."""
+        """Load the partition, which this node now leads. None when it is already coordinated here."""
         if partition in self._shards:
             return None
         shard = Shard(
@@ -75,7 +75,7 @@ class CoordinatorRuntime(Generic[M]):
         return shard.load()
 
     def resign(self, partition: int) -> None:
-        """Leadership moved away: waiting requests end with NOT_COORDINATOR."""
+        """Leadership moved to another node: waiting requests end with NOT_COORDINATOR."""
         shard = self._shards.pop(partition, None)
         if shard is not None:
             shard.close(KafkaError(ErrorCode.NOT_COORDINATOR, f"{self.topic}-{partition} moved elsewhere"))
@@ -84,14 +84,14 @@ class CoordinatorRuntime(Generic[M]):
         return await self.decide(partition, request)
 
     def decide(self, partition: int, request: Request[A]) -> "asyncio.Future[A]":
-        """Decide now, in the order of calls; the answer comes when it may leave."""
+        """Decide now, in the order of calls; the answer comes once it is durable."""
         shard = self._shards.get(partition)
         if shard is None:
             raise NotDecided(ErrorCode.NOT_COORDINATOR, f"{self.topic}-{partition} is not coordinated here")
         return shard.decide(request)
 
     async def submit_to_all(self, request: Request[A]) -> list[A | KafkaError]:
-        """The same request to every partition; one that refuses does not spoil the others."""
+        """Submit the same request to every partition; one partition's error does not affect the others."""
         outcomes = await asyncio.gather(
             *(self.submit(partition, request) for partition in self.partitions), return_exceptions=True
         )

@@ -1,7 +1,7 @@
 """One partition of an internal topic: its state machine, its log, and the replies that wait for the log.
 
-The rule that makes this safe: a reply leaves only when every record its decision could have seen is durable.
-docs/decisions/coordinator-runtime.md says why decisions run ahead of the log and what a failed append does.
+For safety a reply is sent only when every record that its decision could have seen is durable.
+docs/decisions/coordinator-runtime.md explains why decisions run ahead of the log, and what a failed append does.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ M = TypeVar("M", bound=StateMachine[Any, Any, Any, Any])
 
 _log = get_logger(__name__)
 
-# Records, or batches without any, that are replayed in one turn of the loop; a batch is opened in pieces for as many.
+# How many records, or batches without any, are replayed in one turn of the loop; batches are unpacked in pieces.
 _REPLAYED_AT_ONCE = 200
 _PIECE_BYTES = 16 * 1024
 _DECODE_LIMIT_BYTES = 256 * 1024 * 1024
@@ -45,11 +45,11 @@ class ShardLimits(msgspec.Struct, frozen=True):
     batch_bytes: int = 1024 * 1024
     pending_bytes: int = 64 * 1024 * 1024
     reload_pause_ms: int = 1_000
-    """After a load that failed; doubled each time, up to half a minute."""
+    """The pause after a failed load; doubled each time, up to half a minute."""
     rebuild_pause_ms: int = 250
-    """Before the state is built from the log once more, when nothing was written since the last time."""
+    """The pause before the state is rebuilt again if nothing was written since the last rebuild."""
     trimmed_records: int = 10_000
-    """The log is trimmed when at least so many records are not needed any more."""
+    """The log is trimmed when at least this many records are no longer needed."""
 
 
 class ShardState(enum.Enum):
@@ -70,7 +70,7 @@ class Shard(Generic[M]):
         perform: Callable[[Any], None],
         pause: Callable[[], Awaitable[None]],
     ) -> None:
-        """`perform` is given each effect when it may start, `pause` waits for the next turn of long work."""
+        """`perform` starts an effect; `pause` yields to the loop in long work."""
         self._name = name
         self._log = log
         self._new_machine = new_machine
@@ -93,13 +93,13 @@ class Shard(Generic[M]):
         self.state = ShardState.LOADING
 
     def load(self) -> asyncio.Task[None]:
-        """Build the machine from the log; until that is done requests are refused as Kafka does."""
+        """Build the machine from the log; until then requests are refused as in Kafka."""
         self.state = ShardState.LOADING
         self._loader = asyncio.get_running_loop().create_task(self._load())
         return self._loader
 
     def decide(self, request: Request[A]) -> "asyncio.Future[A]":
-        """Decide now; the answer comes when it may leave. NotDecided when it cannot be decided here and now."""
+        """Decide now; the answer comes once it is durable. NotDecided when no decision is possible here and now."""
         self._require_active()
         future: asyncio.Future[A] = asyncio.get_running_loop().create_future()
         token = self._next_token
@@ -116,7 +116,7 @@ class Shard(Generic[M]):
         return future
 
     def close(self, error: KafkaError) -> None:
-        """Give the partition up: callers that wait are told to look for the new coordinator."""
+        """Give the partition up: waiting callers get `error`, and look for the new coordinator."""
         self.state = ShardState.CLOSED
         for task in (self._writer, self._loader, self._trimmer):
             if task is not None:
@@ -182,7 +182,7 @@ class Shard(Generic[M]):
         for effect in effects:
             try:
                 self._perform(effect)
-            except Exception:  # noqa: BLE001 - the records say that it is owed
+            except Exception:  # noqa: BLE001 - the records keep it pending
                 _log.error(
                     "coordinator effect failed", partition=self._name, effect=repr(effect), exc_info=True
                 )
@@ -201,16 +201,16 @@ class Shard(Generic[M]):
             await self._log.trim(before)
             self._trimmed = before
         except (KafkaError, OSError) as error:
-            # Records that are no longer needed may stay: the next append tries to trim them again.
+            # Unneeded records may stay: the next append tries again to trim them.
             _log.warning("coordinator log not trimmed", partition=self._name, error=str(error))
         finally:
             self._trimmer = None
 
     def _abandon(self, reason: str, error: BaseException, told: KafkaError) -> None:
-        """It is unknown how state and log differ now: answer everyone, and build the state again from the log."""
+        """State and log may differ now: answer everyone, and rebuild the state from the log."""
         expected = is_expected(error)
         tell = _log.warning if expected else _log.error
-        # A fault is found by its traceback; that too few are in sync for a moment needs none.
+        # Only unexpected errors need a traceback, not a temporary lack of in-sync replicas.
         trace = {} if expected else {"exc_info": error}
         tell("coordinator rebuilt", partition=self._name, reason=reason, error=str(error), **trace)
         self._drop_all(told)
@@ -218,7 +218,7 @@ class Shard(Generic[M]):
             self._has_written = False
             self.load()
             return
-        # Work that is due is written as soon as a machine is loaded: without a pause the node would do nothing else.
+        # Due work is written as soon as a machine is loaded: without a pause the node would do nothing else.
         self.state = ShardState.LOADING
         pause_seconds = self._limits.rebuild_pause_ms / 1000
         self._timer = asyncio.get_running_loop().call_later(pause_seconds, self._load_again)
@@ -240,7 +240,7 @@ class Shard(Generic[M]):
         try:
             machine = self._new_machine()
             await self._replay(machine)
-            # A new leader's log may end with what no other replica has yet: shown now, it could be lost afterwards.
+            # A new leader's log may end with records that no other replica has yet, and that could still be lost.
             await self._log.settled()
         except Exception as error:  # noqa: BLE001 - whatever it was, no client may be left waiting
             self._load_failed(error)
@@ -257,7 +257,7 @@ class Shard(Generic[M]):
 
     async def _replay(self, machine: M) -> None:
         for number, record in enumerate(self._records()):
-            # Before the first one too: many partitions may be taken up at once.
+            # Before the first record too, because many partitions may be loaded at once.
             if number % _REPLAYED_AT_ONCE == 0:
                 await self._pause()
             decoded = machine.decode(record.key or b"", record.value) if record is not None else None
@@ -266,14 +266,14 @@ class Shard(Generic[M]):
                 machine.stored(decoded, record.offset)
 
     def _records(self) -> Iterator[Record | None]:
-        """None at each batch, for it may hold none."""
+        """Yields None at the start of each batch, because a batch may have no records."""
         for batch in self._log.read_from(-1):
             yield None
             if not read_header(memoryview(batch)).attributes & CONTROL_BIT:
                 yield from iter_records(batch, _DECODE_LIMIT_BYTES, _PIECE_BYTES)
 
     def _load_failed(self, error: Exception) -> None:
-        """Tried again by itself: sessions must end on time, even without a request."""
+        """Schedule a retry: sessions must end on time, even without a request."""
         pause_ms = self._reload_pause_ms
         self._reload_pause_ms = min(2 * pause_ms, _LONGEST_PAUSE_MS)
         trace = {} if is_expected(error) else {"exc_info": error}
@@ -295,7 +295,7 @@ class Shard(Generic[M]):
         deadline_ms = self.machine.next_deadline()
         if self._timer is not None:
             if deadline_ms is not None and self._timer_ms <= deadline_ms:
-                # It fires early and is armed again: cheaper than moving it with every heartbeat.
+                # The timer fires early and is set again: cheaper than moving it with every heartbeat.
                 return
             self._timer.cancel()
             self._timer = None

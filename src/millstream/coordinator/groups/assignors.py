@@ -1,4 +1,4 @@
-"""Server-side assignors: who should read which partitions. Equal input gives equal output."""
+"""Server-side assignors: which member reads which partitions. Equal input gives equal output."""
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate
@@ -12,7 +12,7 @@ from millstream.coordinator.groups.records import PartitionSet
 
 Place = tuple[UUID, int]
 
-# Partitions that are looked at to level what members have.
+# How many partitions are considered to even out the members' loads.
 _MOST_LOOKED_AT = 200_000
 _FEW = 32
 _NOBODY = -1
@@ -20,7 +20,7 @@ _NONE: Final[frozenset[int]] = frozenset()
 
 
 class AssignmentInput(msgspec.Struct, frozen=True):
-    """`subscribed`: topics by member; `order`: a member's lasting name, its instance id if it has one."""
+    """`subscribed`: topics by member; `order`: a member's stable name, its instance id if it has one."""
 
     subscribed: Mapping[str, frozenset[UUID]]
     order: Mapping[str, str]
@@ -49,7 +49,7 @@ def assign_range(given: AssignmentInput) -> dict[str, PartitionSet]:
 
 
 def assign_uniform(given: AssignmentInput) -> dict[str, PartitionSet]:
-    """As equal as the subscriptions allow, and as little movement as that allows."""
+    """As even as the subscriptions allow, with as few moves as possible."""
     if not given.subscribed:
         return {}
     if len(set(given.subscribed.values())) == 1:
@@ -177,8 +177,9 @@ class _Places:
 
 
 class _Readers(NamedTuple):
-    """The members of a topic, a bit for each: the one with the least is found in a few steps, however many there are.
-    Of few it is found by looking at each, however much they have.
+    """The members of a topic, as bits, so that the least loaded of many is found in a few steps.
+
+    Among few members each one is checked.
     """
 
     bits: int
@@ -228,7 +229,7 @@ class _Loads:
         return self._least
 
     def least_of(self, readers: "_Readers") -> int:
-        """The first of those that have the least."""
+        """The first of the least loaded."""
         if readers.few:
             return min(readers.few, key=self.of.__getitem__)
         for load in range(self.least, len(self._with)):

@@ -1,8 +1,7 @@
-"""A classic group: members that elect a leader, which assigns the work on the clients' side.
+"""A classic group: one member is the leader, which assigns the partitions on the client side.
 
-Generation, protocol, leader, members and assignments come back from the log. The rest is forgotten in a
-restart and members bring it with them when they join again: replies that wait, the phase of an unfinished
-round, ids handed out.
+Generation, protocol, leader, members and assignments are restored from the log. The rest (waiting replies,
+the phase of an unfinished round, reserved ids) is lost in a restart, and members join again.
 """
 
 import enum
@@ -35,14 +34,14 @@ class ClassicMember(msgspec.Struct):
     rebalance_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
     assignment: bytes = b""
-    # In its first round: it may be dropped although it waits, because its client may be gone for good.
+    # In its first round: it may be dropped although it waits, because its client may never return.
     is_new: bool = False
     join_token: int | None = None
     sync_token: int | None = None
 
     @property
     def waits(self) -> bool:
-        """The coordinator owes it an answer, so silence is no sign of death."""
+        """Whether the member waits for an answer, so that its silence is normal."""
         return self.join_token is not None or self.sync_token is not None
 
     def metadata(self, protocol: str | None) -> bytes:
@@ -52,7 +51,7 @@ class ClassicMember(msgspec.Struct):
 class ClassicGroup(msgspec.Struct):
     group_id: str
     phase: Phase = Phase.EMPTY
-    # When it became empty or stable, as the log has it; offsets of an empty group expire from here on.
+    # When it became empty or stable, according to the log; offsets of an empty group expire from then on.
     state_ms: int = -1
     protocol_type: str | None = None
     protocol_name: str | None = None
@@ -132,7 +131,7 @@ class ClassicGroup(msgspec.Struct):
 
     @property
     def is_simple(self) -> bool:
-        """Only offsets, never a member: consumers that assign themselves."""
+        """Whether the group has only offsets and no members: its consumers assign themselves."""
         return self.protocol_type is None and not self.members and not self.pending_members
 
     def supports(self, protocol_type: str, protocols: tuple[tuple[str, bytes], ...]) -> bool:
@@ -142,7 +141,7 @@ class ClassicGroup(msgspec.Struct):
         return protocol_type == self.protocol_type and any(name in common for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """The protocol all support that most members prefer; ties go to the one voted for first."""
+        """The commonly supported protocol that most members prefer; ties go to the one voted for first."""
         common = self._common_protocols()
         votes: Counter[str] = Counter()
         for member in self.members.values():
@@ -150,7 +149,7 @@ class ClassicGroup(msgspec.Struct):
         return votes.most_common(1)[0][0]
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """What the consumers read; None when that cannot be known."""
+        """The topics that the consumers read; None when unknown."""
         if self.protocol_type != PROTOCOL_TYPE or (self.members and self.protocol_name is None):
             return None
         topics: set[str] = set()
@@ -182,7 +181,7 @@ class ClassicGroup(msgspec.Struct):
 
 
 def check_instance(instances: Mapping[str, str], member_id: str, instance_id: str | None) -> None:
-    """A static member is known by its instance id; a sender that uses it with an older member id is fenced."""
+    """Fence a sender that uses the instance id of a static member with an older member id."""
     if instance_id is None:
         return
     owner = instances.get(instance_id)
@@ -197,7 +196,7 @@ def check_instance(instances: Mapping[str, str], member_id: str, instance_id: st
 def classic_member(
     group: ClassicGroup, member_id: str, instance_id: str | None, generation: int
 ) -> ClassicMember:
-    """The member of this generation, or the reason why it is none."""
+    """The member, if it is in this generation; otherwise a KafkaError."""
     check_instance(group.instances, member_id, instance_id)
     member = group.members.get(member_id)
     if member is None:

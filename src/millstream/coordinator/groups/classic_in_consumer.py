@@ -74,7 +74,7 @@ def sync(turn: Turn, group: ConsumerGroup, request: SyncGroup, token: int) -> No
     name, metadata = classic.protocols[0]
     if request.protocol_type not in (None, PROTOCOL_TYPE) or request.protocol_name not in (None, name):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    # One that still gives partitions back has already joined the rebalance; it must finish first.
+    # A member that still gives partitions back has joined the rebalance already; it must finish first.
     if current.member_epoch < group.epoch and current.state is not MemberState.UNREVOKED_PARTITIONS:
         _expect_join(turn, group, request.member_id)
         turn.refuse(token, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -130,7 +130,7 @@ def _checked_subscription(turn: Turn, group: ConsumerGroup, request: JoinGroup) 
 def _take_place(
     turn: Turn, group: ConsumerGroup, request: JoinGroup, member_id: str, subscription: Subscription
 ) -> bool:
-    """Write what the member says about itself; true when the group must assign again."""
+    """Store the member's subscription; True when the group must assign again."""
     owner = group.instances.get(request.instance_id) if request.instance_id is not None else None
     if owner is not None and owner != member_id:
         changes.rename_member(turn, group, owner, member_id)

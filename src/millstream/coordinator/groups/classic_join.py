@@ -41,7 +41,7 @@ def _check_room(group: ClassicGroup, request: JoinGroup, settings: GroupSettings
     if group.phase is Phase.EMPTY:
         return
     if group.phase is Phase.PREPARING_REBALANCE:
-        # Members of the old generation that have not come back do not count: they may be gone.
+        # Members of the old generation that have not rejoined do not count: they may be gone.
         joined_count = sum(m.join_token is not None for m in group.members.values())
         has_joined = member is not None and member.join_token is not None
         fits = has_joined or joined_count < settings.group_max_size
@@ -131,7 +131,7 @@ def _update(turn: Turn, member: ClassicMember, request: JoinGroup, token: int) -
 def _replace_static(
     turn: Turn, group: ClassicGroup, request: JoinGroup, former: ClassicMember, member_id: str, token: int
 ) -> None:
-    """A static member came back under a new id: its predecessor is fenced and its place is kept."""
+    """A static member returned under a new id: fence its predecessor and keep its place."""
     former_leader = group.leader
     _rename(turn, group, former, member_id)
     _update(turn, former, request, token)
@@ -146,7 +146,7 @@ def _replace_static(
         is_leader = group.leader == member_id
         turn.reply(token, rebalance.joined(group, former, skip_assignment=is_leader))
         return
-    # An older client that reads its own id as the leader's would assign again; so it hears its former id.
+    # An older client that finds its own id as the leader's would assign again, so it gets its former id.
     turn.reply(
         token,
         Joined(

@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat and LeaveGroup of classic groups, and members that have gone silent."""
+"""SyncGroup, Heartbeat and LeaveGroup of classic groups, and expired sessions."""
 
 from millstream.coordinator.groups import classic_rebalance as rebalance
 from millstream.coordinator.groups.classic_group import (
@@ -54,7 +54,7 @@ def session_ended(turn: Turn, group: ClassicGroup, member_id: str) -> None:
         return
     member = group.members.get(member_id)
     if member is None or (member.waits and not member.is_new):
-        # It waits for us; its session starts again with the answer.
+        # The member waits for an answer, with which its session starts again.
         return
     rebalance.drop_member(turn, group, member)
     _after_leaving(turn, group)

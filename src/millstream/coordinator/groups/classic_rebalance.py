@@ -1,4 +1,4 @@
-"""The rounds of a classic group: collect the members, let the leader assign, tell everyone."""
+"""The rounds of a classic group: collect members, let the leader assign, answer everyone."""
 
 from millstream.coordinator.groups.classic_group import ClassicGroup, ClassicMember, Phase
 from millstream.coordinator.groups.records import ClassicGroupKey
@@ -8,7 +8,7 @@ from millstream.protocol.errors import ErrorCode
 
 
 def rebalance_or_go_on(turn: Turn, group: ClassicGroup) -> None:
-    """After a member came, changed or went: start a round, or see whether the running one is now complete."""
+    """After a member joined, changed or left: start a round, or check whether the current one is complete."""
     if group.phase is Phase.PREPARING_REBALANCE:
         complete_if_all_joined(turn, group)
     else:
@@ -57,7 +57,7 @@ def complete_if_all_joined(turn: Turn, group: ClassicGroup) -> None:
 
 
 def complete_join(turn: Turn, group: ClassicGroup) -> None:
-    """End the joining part: who did not come is out, who came hears the new generation."""
+    """End the join phase: remove members that have not rejoined, and answer the others with the new generation."""
     if group.phase is not Phase.PREPARING_REBALANCE:
         return
     for kind in (TimerKind.INITIAL_DELAY, TimerKind.JOIN):
@@ -66,7 +66,7 @@ def complete_join(turn: Turn, group: ClassicGroup) -> None:
     _drop_absent_members(turn, group)
     present = [member for member in group.members.values() if member.join_token is not None]
     if group.members and not present:
-        # Only static members that are away: they keep their place until their sessions end.
+        # Only absent static members are left: they keep their place until their sessions end.
         turn.schedule(Timer(TimerKind.JOIN, group.group_id), group.rebalance_timeout_ms)
         return
     group.generation += 1
@@ -103,7 +103,7 @@ def joined(group: ClassicGroup, member: ClassicMember, *, skip_assignment: bool 
 
 
 def assign(turn: Turn, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
-    """The leader has spoken: store the generation and answer everyone who waits for it."""
+    """Store the leader's assignments and answer all waiting members."""
     turn.write(ClassicGroupKey(group.group_id), group.stored(turn.now_ms, assignments))
     for member in group.members.values():
         token, member.sync_token = member.sync_token, None
@@ -113,7 +113,7 @@ def assign(turn: Turn, group: ClassicGroup, assignments: dict[str, bytes]) -> No
 
 
 def sync_timed_out(turn: Turn, group: ClassicGroup) -> None:
-    """Members that heard the generation but never asked for their work are taken for dead."""
+    """Remove members that got the new generation but sent no SyncGroup in time."""
     if group.phase not in (Phase.COMPLETING_REBALANCE, Phase.STABLE) or not group.unsynced:
         return
     for member_id in sorted(group.unsynced):
@@ -122,7 +122,7 @@ def sync_timed_out(turn: Turn, group: ClassicGroup) -> None:
 
 
 def drop_member(turn: Turn, group: ClassicGroup, member: ClassicMember) -> None:
-    """Out of the group; a request of it that still waits ends with UNKNOWN_MEMBER_ID."""
+    """Remove the member; its waiting request ends with UNKNOWN_MEMBER_ID."""
     for token in (member.join_token, member.sync_token):
         if token is not None:
             turn.refuse(token, ErrorCode.UNKNOWN_MEMBER_ID)

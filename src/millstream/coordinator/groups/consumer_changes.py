@@ -38,9 +38,9 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 
 
 def resolve_regexes(turn: Turn, group: ConsumerGroup) -> bool:
-    """Bring the topics behind the group's regular expressions up to date; true when any of them changed.
+    """Update the topics that match the group's regular expressions; True when any changed.
 
-    One whose topics nobody has looked for yet keeps what it had until the next heartbeat.
+    An expression that has not been resolved against the new topics keeps its old ones until the next heartbeat.
     """
     used = {s.topic_regex for s in group.subscriptions.values() if s.topic_regex is not None}
     changed = False
@@ -87,7 +87,7 @@ def update_target(turn: Turn, group: ConsumerGroup) -> None:
 def update_current(
     turn: Turn, group: ConsumerGroup, member_id: str, owned: PartitionSet | None
 ) -> tuple[Current, bool]:
-    """Move the member towards its target. Also says whether what it may consume changed."""
+    """Move the member towards its target; also returns whether its assigned partitions changed."""
     former = group.current(member_id)
     following = reconcile(
         former,
@@ -103,7 +103,7 @@ def update_current(
 
 
 def remove_member(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
-    """Take the member and what it held out of the group; the caller raises the epoch."""
+    """Remove the member and its partitions from the group; the caller raises the epoch."""
     cancel_timers(turn, group, member_id)
     if member_id in group.currents:
         turn.write(CurrentKey(group.group_id, member_id), None)
@@ -128,9 +128,9 @@ def cancel_timers(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
 
 
 def rename_member(turn: Turn, group: ConsumerGroup, former_id: str, member_id: str) -> None:
-    """A static member came back under a new id: its place, target and partitions pass to it.
+    """A static member returned under a new id: it takes over its place, target and partitions.
 
-    It begins anew, so that it moves on to its target, which may not be what its predecessor had.
+    Its epoch restarts, so that it is reconciled with its target, which may differ from what its predecessor had.
     """
     subscription, current = group.subscriptions[former_id], group.current(former_id)
     target = group.target(former_id)
@@ -171,7 +171,7 @@ def reconcile(
     owned: PartitionSet | None,
     is_free: Callable[[UUID, int], bool],
 ) -> Current:
-    """The member's next state. `owned` is what it says it consumes now, None when it says nothing new."""
+    """The member's next state. `owned`: the partitions that it reports to consume; None when unchanged."""
     if current.state is MemberState.STABLE:
         if current.member_epoch == target_epoch:
             return current

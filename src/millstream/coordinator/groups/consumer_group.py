@@ -1,6 +1,6 @@
 """A KIP-848 group: the coordinator assigns, members follow at their own pace.
 
-Everything that decides who owns what is in the log, so a restart goes on where the coordinator stopped.
+All state that decides ownership is in the log, so that a restart continues where the coordinator stopped.
 """
 
 import enum
@@ -42,7 +42,7 @@ class ConsumerGroup(msgspec.Struct):
     targets: dict[str, PartitionSet] = msgspec.field(default_factory=dict)
     instances: dict[str, str] = msgspec.field(default_factory=dict)
     regexes: dict[str, ResolvedRegex] = msgspec.field(default_factory=dict)
-    # The topics that epoch and regexes were last checked against; forgotten in a restart.
+    # The topics that epoch and regexes were last checked against; not restored after a restart.
     checked_view: TopicsView | None = None
     awaits_topics: bool = False
     _owners: dict[tuple[UUID, int], str] = msgspec.field(default_factory=dict)
@@ -66,11 +66,11 @@ class ConsumerGroup(msgspec.Struct):
         return self.targets.get(member_id, {})
 
     def owner(self, topic_id: UUID, partition: int) -> str | None:
-        """Who may be consuming it: assigned and not yet given back."""
+        """The member that may be consuming the partition: it was assigned and not given back yet."""
         return self._owners.get((topic_id, partition))
 
     def waits_for_others(self, member_id: str) -> bool:
-        """Some of what it should have is still in another member's hands."""
+        """Whether other members still own some of its target partitions."""
         missing = difference(self.target(member_id), self.current(member_id).assigned)
         return any(self.owner(*place) not in (None, member_id) for place in pairs(missing))
 
@@ -87,7 +87,7 @@ class ConsumerGroup(msgspec.Struct):
         return frozenset(topics)
 
     def assignor(self, default: str) -> str:
-        """The one most members ask for."""
+        """The assignor that most members ask for."""
         wishes = Counter(s.server_assignor for s in self.subscriptions.values() if s.server_assignor)
         return max(sorted(wishes), key=lambda name: wishes[name]) if wishes else default
 

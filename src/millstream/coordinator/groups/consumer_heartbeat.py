@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: join, go on, leave, in one request."""
+"""ConsumerGroupHeartbeat: join, stay and leave, in one request."""
 
 from msgspec.structs import replace
 
@@ -36,7 +36,7 @@ def heartbeat(turn: Turn, request: ConsumerHeartbeat, token: int) -> None:
     group = _group_to_join(turn, request)
     _check_membership(turn, group, request)
     changed = _take_place(turn, group, request)
-    # The first record of a new group has made it in the state.
+    # Replaying the first record has created a new group in the state.
     group = _existing(turn, request.group_id)
     changed |= changes.resolve_regexes(turn, group)
     changes.refresh_epoch(turn, group, changed=changed)
@@ -44,10 +44,10 @@ def heartbeat(turn: Turn, request: ConsumerHeartbeat, token: int) -> None:
     known_epoch = group.current(request.member_id).member_epoch
     current, reassigned = changes.update_current(turn, group, request.member_id, request.owned)
     changes.keep_session(turn, group, request.member_id)
-    # One that comes with an older epoch has missed the answer that told it the newer one.
+    # A member with an older epoch has missed the answer with the newer one.
     show = reassigned or _is_full(request) or request.member_epoch != known_epoch
-    # Nor may one that still names what it is to give back have taken notice: librdkafka does not, while it is busy with
-    # the partitions of the answer before, and would keep all of them until its rebalance times out.
+    # A member that still reports revoked partitions may have missed them: librdkafka ignores an answer while it handles
+    # the previous one, and would keep the partitions until its rebalance times out.
     show |= current.state is MemberState.UNREVOKED_PARTITIONS and request.owned is not None
     turn.reply(
         token,
@@ -61,7 +61,7 @@ def heartbeat(turn: Turn, request: ConsumerHeartbeat, token: int) -> None:
 
 
 def fence(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
-    """Out of the group for silence or for not giving partitions back."""
+    """Remove a member that was silent or did not give partitions back."""
     if member_id in group.subscriptions:
         changes.remove_member(turn, group, member_id)
         after_removal(turn, group)
@@ -82,7 +82,7 @@ def _existing(turn: Turn, group_id: str) -> ConsumerGroup:
 
 
 def _group_to_join(turn: Turn, request: ConsumerHeartbeat) -> ConsumerGroup:
-    """The group, made or converted from a classic one when a member joins."""
+    """The group; created, or converted from a classic one, when a member joins."""
     group = turn.state.groups.get(request.group_id)
     if isinstance(group, ConsumerGroup) or request.member_epoch != JOIN_EPOCH:
         return _existing(turn, request.group_id)
@@ -92,7 +92,7 @@ def _group_to_join(turn: Turn, request: ConsumerHeartbeat) -> ConsumerGroup:
 
 
 def _check_membership(turn: Turn, group: ConsumerGroup, request: ConsumerHeartbeat) -> None:
-    """Refuse before anything is written."""
+    """Refuse an invalid member before anything is written."""
     joins = request.member_epoch == JOIN_EPOCH
     subscription = group.subscriptions.get(request.member_id)
     _check_regexes(turn, group, request)
@@ -121,7 +121,7 @@ def _check_membership(turn: Turn, group: ConsumerGroup, request: ConsumerHeartbe
 
 
 def _check_regexes(turn: Turn, group: ConsumerGroup, request: ConsumerHeartbeat) -> None:
-    """Each has a list of topics of its own, however few members use it."""
+    """Limit the number of expressions, because each has its own list of topics."""
     most = turn.settings.group_consumer_regex_max_count
     if request.topic_regex and request.topic_regex not in group.regexes and len(group.regexes) >= most:
         raise KafkaError(
@@ -143,7 +143,7 @@ def _check_epoch(current: Current, request: ConsumerHeartbeat) -> None:
 
 
 def _take_place(turn: Turn, group: ConsumerGroup, request: ConsumerHeartbeat) -> bool:
-    """Write what the member says about itself; true when the group must assign again."""
+    """Store the member's subscription; True when the group must assign again."""
     owner = group.instances.get(request.instance_id) if request.instance_id else None
     if owner is not None and owner != request.member_id:
         changes.rename_member(turn, group, owner, request.member_id)
@@ -157,7 +157,7 @@ def _take_place(turn: Turn, group: ConsumerGroup, request: ConsumerHeartbeat) ->
 
 
 def _merged(former: MemberSubscription | None, request: ConsumerHeartbeat) -> MemberSubscription:
-    """What the member said before, where it says nothing new."""
+    """The subscription with the request's fields; missing ones are kept from the former subscription."""
     known = former or _NOTHING_SAID
     regex = known.topic_regex if request.topic_regex is None else request.topic_regex
     timeout_ms = request.rebalance_timeout_ms
@@ -167,7 +167,7 @@ def _merged(former: MemberSubscription | None, request: ConsumerHeartbeat) -> Me
         client_id=request.client_id,
         client_host=request.client_host,
         topic_names=known.topic_names if request.topic_names is None else request.topic_names,
-        # An empty expression takes the subscription by expression back.
+        # An empty expression ends the subscription by expression.
         topic_regex=regex or None,
         rebalance_timeout_ms=known.rebalance_timeout_ms if timeout_ms is None else timeout_ms,
         server_assignor=request.server_assignor or known.server_assignor,
@@ -175,7 +175,7 @@ def _merged(former: MemberSubscription | None, request: ConsumerHeartbeat) -> Me
 
 
 def _is_full(request: ConsumerHeartbeat) -> bool:
-    """A member that tells everything about itself has lost track and wants to be told everything."""
+    """Whether the request has all fields: then the member has lost its state and needs a full answer."""
     subscribes = request.topic_names is not None or request.topic_regex is not None
     return request.member_epoch == JOIN_EPOCH or (
         request.rebalance_timeout_ms is not None and subscribes and request.owned is not None
@@ -187,7 +187,7 @@ def _leave(turn: Turn, group: ConsumerGroup, request: ConsumerHeartbeat, token: 
     if request.member_id not in group.subscriptions:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"no member {request.member_id!r} in the group")
     if request.member_epoch == STATIC_LEAVE_EPOCH:
-        # It will be back: partitions stay with it until its session ends.
+        # A static member keeps its partitions until its session ends, because it may return.
         current = group.current(request.member_id)
         away = replace(current, member_epoch=STATIC_LEAVE_EPOCH, revoking={})
         turn.write(CurrentKey(group.group_id, request.member_id), away)
@@ -238,7 +238,7 @@ def _check_topics_are_found(turn: Turn, request: ConsumerHeartbeat) -> None:
         return
     found = known_topics(request.topic_regex, turn.state.topics.topics)
     if found is None:
-        # They were looked for, and topics have changed meanwhile.
+        # The expression was resolved, but topics have changed meanwhile.
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the expression's topics are not known yet")
     if isinstance(found, KafkaError):
         raise KafkaError(found.code, found.message)

@@ -1,8 +1,8 @@
-"""The bytes that consumers of the classic protocol hand each other: subscriptions and assignments.
+"""The bytes that consumers of the classic protocol exchange: subscriptions and assignments.
 
-The coordinator passes them on unopened, except where it must know the topics: offset retention,
-OffsetDelete, and classic members of a KIP-848 group. Written by hand: importing kio costs a quarter of a
-second.
+The coordinator passes them on without decoding, except where it needs the topics: offset retention,
+OffsetDelete, and classic members of a KIP-848 group. Written by hand, because importing kio takes a quarter
+of a second.
 """
 
 import msgspec

@@ -2,7 +2,7 @@
 
 A file per subject: `classic_join`, `classic_rebalance` and `classic_membership` for classic groups,
 `consumer_heartbeat`, `consumer_changes` and `reconciliation` for KIP-848 groups, `classic_in_consumer` and
-`migration` for what lies between, `share_heartbeat` for share groups, `offset_commits` and `offset_expiry`,
+`migration` for mixed groups and conversions, `share_heartbeat` for share groups, `offset_commits` and `offset_expiry`,
 `admin`. State is in `state` and changes by `replay`.
 """
 
@@ -58,14 +58,14 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 
 # Longest string that a record of the log can hold; flexible requests can carry longer ones.
 _LONGEST_STRING_BYTES = 32_767
-# Few enough that the loop is not held up when ten thousand sessions end at once.
+# Bounds the time of one turn when ten thousand sessions end at once.
 _TIMERS_PER_TURN = 1_000
-# Work whose records need not stand or fall together, and may be many.
+# Requests whose records may be many and need not be atomic.
 _SPLITTABLE = (DeleteGroup, DeleteOffsets, ChangeTopics)
 
 
 class GroupCoordinator(StateMachine[GroupRequest, GroupRecord, GroupReply, Never]):
-    """`new_id` gives unique ids for members; `topics` what the cluster's metadata says now."""
+    """`new_id` gives unique ids for members; `topics` are those in the cluster's metadata."""
 
     def __init__(
         self, settings: GroupSettings, new_id: Callable[[], str], topics: Callable[[], TopicsView] = NoTopics
@@ -84,10 +84,10 @@ class GroupCoordinator(StateMachine[GroupRequest, GroupRecord, GroupReply, Never
         try:
             _HANDLERS[type(request)](turn, request, token)
         except NotDecided:
-            # Before anything was written: whoever asks may ask again.
+            # Nothing was written yet: the request may be retried.
             raise
         except KafkaError as error:
-            # A group that was converted for a member stays converted although the member is then refused.
+            # A group that was converted for a member stays converted even if the member is then refused.
             turn.refuse(token, error.code, error.message)
         return turn.decision(atomic=not isinstance(request, _SPLITTABLE))
 
@@ -95,7 +95,7 @@ class GroupCoordinator(StateMachine[GroupRequest, GroupRecord, GroupReply, Never
         self.state.replay(record)
 
     def loaded(self, now_ms: int, /) -> Decision[GroupRecord, GroupReply, Never]:
-        """Every member gets a whole session to be heard of again."""
+        """Start a full session for every member."""
         turn = self._turn(now_ms)
         _catch_up(turn, self._topics())
         for group in self.state.groups.values():
@@ -189,7 +189,7 @@ def _change_topics(turn: Turn, request: ChangeTopics, token: int) -> None:
 
 
 def _catch_up(turn: Turn, view: TopicsView) -> None:
-    """While it was loaded nobody could tell it which topics came and went."""
+    """Apply changes of topics that happened while the coordinator was loading."""
     known = view.topics_by_id
     former = turn.state.topics.topics.values()
     _take_topics(turn, view, frozenset(topic.name for topic in former if topic.topic_id not in known))
@@ -238,7 +238,7 @@ def _check_group_id(group_id: str) -> None:
 
 
 def _check_type(state: GroupState, request: GroupRequest) -> None:
-    """A share group has no generations and no committed offsets: who joins or commits means another group."""
+    """Refuse joins and commits to a share group, which has no generations and no committed offsets."""
     group_id = getattr(request, "group_id", None)
     if group_id is not None and group_id in state.share_groups:
         code = _REFUSED_BY_SHARE_GROUPS.get(type(request))
@@ -255,7 +255,7 @@ def _check_strings(request: GroupRequest) -> None:
 
 
 def _is_too_long(text: str) -> bool:
-    # A character is at most 4 bytes, so most strings need not be encoded to know.
+    # A character has at most 4 bytes, so most strings need not be encoded to check this.
     return len(text) * 4 > _LONGEST_STRING_BYTES and len(text.encode()) > _LONGEST_STRING_BYTES
 
 

@@ -1,4 +1,4 @@
-"""A group changes its protocol while its members go on: classic to KIP-848 and back."""
+"""Online conversion of groups: classic to KIP-848 and back."""
 
 from typing import cast
 
@@ -39,7 +39,7 @@ from millstream.protocol.wire import MalformedRequest
 
 
 def upgrade(turn: Turn, group: ClassicGroup) -> ConsumerGroup:
-    """Make it a KIP-848 group: its members stay, and keep their partitions and their protocol."""
+    """Convert to a KIP-848 group; members keep their partitions and their protocol."""
     if not group.members:
         _release_waiting(turn, group)
         turn.write(ClassicGroupKey(group.group_id), None)
@@ -64,7 +64,7 @@ def upgrade(turn: Turn, group: ClassicGroup) -> ConsumerGroup:
 
 
 def downgrade_if_only_classic(turn: Turn, group: ConsumerGroup) -> bool:
-    """The last member of the new protocol is gone: the rest goes on as a classic group, with a new round."""
+    """When the last member of the new protocol has left, convert to a classic group and start a new round."""
     classic_ids = group.classic_members()
     settings = turn.settings
     if (
@@ -89,7 +89,7 @@ def downgrade_if_only_classic(turn: Turn, group: ConsumerGroup) -> bool:
 
 
 def remove_group(turn: Turn, group: ConsumerGroup) -> None:
-    """Tombstones for all that the group has in the log, its offsets excepted."""
+    """Write tombstones for all of the group's records except its offsets."""
     for member_id in list(group.subscriptions):
         changes.remove_member(turn, group, member_id)
     for pattern in list(group.regexes):
@@ -122,7 +122,7 @@ def _subscriptions_to_upgrade(turn: Turn, group: ClassicGroup) -> dict[str, Subs
 def _held_partitions(
     view: TopicsView, group: ClassicGroup, subscriptions: dict[str, Subscription]
 ) -> dict[str, PartitionSet]:
-    """What each member may be consuming now: its assignment, or what it kept into an unfinished round."""
+    """The partitions that each member may consume now: its assignment, or those it kept in an unfinished round."""
     held: dict[str, PartitionSet] = {}
     taken: set[tuple[object, int]] = set()
     for member in group.members.values():
@@ -138,7 +138,7 @@ def _held_partitions(
 
 
 def _release_waiting(turn: Turn, group: ClassicGroup) -> None:
-    """End the classic rounds: members that wait are told to join again, into the new kind of group."""
+    """End the classic round: waiting members get an error that makes them join again."""
     for kind in (TimerKind.INITIAL_DELAY, TimerKind.JOIN, TimerKind.SYNC):
         turn.cancel(Timer(kind, group.group_id))
     for member_id in group.pending_members:

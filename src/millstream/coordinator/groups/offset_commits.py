@@ -12,12 +12,12 @@ from millstream.coordinator.groups.state import Group
 from millstream.coordinator.groups.turn import Turn
 from millstream.protocol.errors import ErrorCode, KafkaError
 
-# Key and value of one commit without its strings, as they count against the largest batch.
+# The size of one commit's record without its strings, counted against the largest batch.
 _RECORD_BYTES = 64
 
 
 def most_offsets(settings: GroupSettings) -> int:
-    """No commit of more can fit into a batch, however short its strings are."""
+    """The most offsets that fit into a batch, even with the shortest strings."""
     return settings.offset_commit_max_bytes // _RECORD_BYTES
 
 

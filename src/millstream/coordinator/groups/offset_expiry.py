@@ -1,4 +1,4 @@
-"""Offsets that are not needed any more: too old, or of a topic that is gone."""
+"""Expiry of offsets that are too old or belong to deleted topics."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ from millstream.coordinator.groups.records import ClassicGroupKey, CommittedOffs
 from millstream.coordinator.groups.state import Group
 from millstream.coordinator.groups.turn import Timer, TimerKind, Turn
 
-# A topic that is not known for so long after a commit was deleted, and its offsets could not be removed with it.
+# A topic that is still unknown this long after a commit was deleted, and its offsets could not be removed with it.
 _GONE_AFTER_MS = 600_000
 _OFFSETS_PER_TURN = 1_000
 _PAUSE_MS = 1
@@ -35,9 +35,9 @@ def schedule_check(turn: Turn) -> None:
 
 
 def expire(turn: Turn) -> None:
-    """Remove what outlived the retention, then groups that have neither members nor offsets.
+    """Remove expired offsets, then groups that have neither members nor offsets.
 
-    One call looks at a bounded number of offsets; other requests are decided before the next.
+    One call checks a bounded number of offsets, so that other requests are decided in between.
     """
     walk = turn.state.expiry
     if not walk.groups:
@@ -54,9 +54,9 @@ def expire(turn: Turn) -> None:
 
 
 def _expire_some(turn: Turn, walk: ExpiryWalk, limit: int) -> int:
-    """Go on with the walk's current group; returns how much of the turn's room that took."""
+    """Continue with the walk's current group; returns how much of `limit` was used."""
     group_id = walk.groups[-1]
-    # Both may have changed since the last step.
+    # The group and its offsets may have changed since the last step.
     group = turn.state.groups.get(group_id)
     ageing = _ageing(group)
     known = turn.state.topics.topics
@@ -95,7 +95,7 @@ def remove_if_empty(turn: Turn, group: Group) -> None:
 
 
 def _ageing(group: Group | None) -> Ageing | None:
-    """None when nothing of the group may expire, because what its members read is not known."""
+    """None when no offsets may expire, because the topics that the members read are unknown."""
     if group is None:
         return Ageing()
     if isinstance(group, ConsumerGroup):

@@ -87,7 +87,7 @@ Places = list[tuple[str, tuple[int, ...]]]
 
 
 class ExpiryWalk(msgspec.Struct):
-    """The groups still to look at, the last one first, and what is left of that one. Forgotten in a restart."""
+    """The remaining groups, in reverse, and the rest of the current one. Not restored after a restart."""
 
     groups: list[str] = msgspec.field(default_factory=list)
     _places: Places | None = None
@@ -97,7 +97,7 @@ class ExpiryWalk(msgspec.Struct):
         self._places = None
 
     def take(self, offsets: Offsets, limit: int) -> list[tuple[str, tuple[int, ...]]]:
-        """Some more partitions of the current group, by topic."""
+        """The next partitions of the current group, by topic."""
         group_id = self.groups[-1]
         if self._places is None:
             self._places = [

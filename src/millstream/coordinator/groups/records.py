@@ -1,6 +1,6 @@
 """The records of `__consumer_offsets`, with Kafka's kinds, fields and versions.
 
-A key says what a record is about, a value of None removes it. The fields stand here in the order of their bytes.
+The key identifies the subject of a record; a value of None removes it. Fields are in the order of their bytes.
 """
 
 import enum
@@ -53,7 +53,7 @@ class CommittedOffset(msgspec.Struct, frozen=True, gc=False):
     leader_epoch: Annotated[Int32, Field(since=3, default=-1)]
     metadata: str
     commit_ms: Int64
-    # -1: by the broker's retention; otherwise what the client asked for (OffsetCommit v2 to v4).
+    # -1: the broker's retention; otherwise as the client asked (OffsetCommit v2 to v4).
     expire_ms: Annotated[Int64, Field(since=1, until=1)] = -1
 
 
@@ -81,7 +81,7 @@ class StoredClassicGroup(msgspec.Struct, frozen=True):
     members: tuple[StoredMember, ...]
 
 
-# What follows is of KIP-848: all of version 0, with compact fields and tags.
+# KIP-848: all of version 0, with compact fields and tags.
 class ConsumerGroupKey(msgspec.Struct, frozen=True):
     group_id: str
 
@@ -97,7 +97,7 @@ class MemberKey(msgspec.Struct, frozen=True):
 
 
 class ClassicProtocols(msgspec.Struct, frozen=True):
-    """What a member that speaks the classic protocol said in JoinGroup."""
+    """The JoinGroup data of a member that uses the classic protocol."""
 
     session_timeout_ms: Int32
     protocols: tuple[tuple[str, bytes], ...]
@@ -133,7 +133,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class MemberState(enum.IntEnum):
-    """Where a member stands between what it has and what it should have; the numbers are in the log."""
+    """A member's progress from its current to its target partitions; the numbers are in the log."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -151,7 +151,7 @@ class CurrentKey(msgspec.Struct, frozen=True):
 
 
 class Current(msgspec.Struct, frozen=True):
-    """What a member may consume (`assigned`), and what it must first give back (`revoking`)."""
+    """Partitions that a member may consume (`assigned`), and those that it must give back (`revoking`)."""
 
     member_epoch: Int32
     previous_epoch: Int32
@@ -229,7 +229,7 @@ class ShareTopicsKey(msgspec.Struct, frozen=True):
 
 
 class ShareTopic(msgspec.Struct, frozen=True):
-    """A topic that the group has used, and the partitions it had then: those that came later are read from 0."""
+    """A topic that the group has used, and its partitions at first use: later ones are read from offset 0."""
 
     name: str
     partitions: frozenset[int]
@@ -248,7 +248,7 @@ def _topics_of(rows: list[_ShareTopicRow]) -> dict[UUID, ShareTopic]:
 
 
 class ShareTopics(msgspec.Struct, frozen=True):
-    """Kafka's other two lists stay empty: here nothing has to be prepared, and what is deleted goes at once."""
+    """Kafka's other two lists stay empty: here nothing has to be prepared, and deletions take effect at once."""
 
     initializing: tuple[_ShareTopicRow, ...]
     topics: Annotated[Mapping[UUID, ShareTopic], mapped(array(_SHARE_TOPIC_ROW), _topic_rows, _topics_of)]
@@ -288,7 +288,7 @@ class GroupRecord(msgspec.Struct, frozen=True):
     value: Value | None
 
 
-# Version 1 is the only one that can say when an offset expires, where a client asked for that itself.
+# Only version 1 can store an expiry that a client asked for.
 _OFFSET = Layout(
     CommittedOffset, newest=4, written=lambda value: 1 if value.expire_ms >= 0 else 3, flexible_from=4
 )
@@ -315,6 +315,6 @@ def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
-    """None for a kind of record that only a newer version knows."""
+    """None for a kind of record that only newer versions know."""
     decoded = _TABLE.decode(key, value)
     return None if decoded is None else GroupRecord(*decoded)

@@ -1,7 +1,7 @@
 """Subscriptions by regular expression: RE2's syntax, as in Kafka, matched in linear time.
 
-Linear is not short: a few characters can take 150 ms to compile, and 10 ms for each name. So whoever has an expression
-finds its topics in a thread, and a decision goes by what was found.
+Even so a few characters can take 150 ms to compile, and 10 ms for each name. So topics are matched in a thread first,
+and decisions use the result.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,18 +11,18 @@ from typing import Any
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.internal_topics import INTERNAL_TOPICS
 
-# The topics of an expression, or why it has none.
+# The matching topics, or the error.
 Found = frozenset[str] | KafkaError
 
-# Expressions whose topics are remembered, those used last.
+# How many expressions are cached, the last used ones.
 _MOST_REMEMBERED = 256
 _remembered: dict[str, tuple[object, Found]] = {}
 
 
 def find_topics(pattern: str, names: Iterable[str], is_late: Callable[[], bool] = lambda: False) -> Found:
-    """The topics whose whole name matches. Internal ones never do: a consumer of `.*` would feed on its own commits.
+    """The topics whose whole name matches. Internal ones never do: a consumer of `.*` would read its own commits.
 
-    For a thread; it is given up as soon as it `is_late`.
+    Runs in a thread; stops as soon as `is_late` returns True.
     """
     found = []
     try:
@@ -40,7 +40,7 @@ def find_topics(pattern: str, names: Iterable[str], is_late: Callable[[], bool] 
 
 
 def remember(pattern: str, names: object, found: Found) -> None:
-    """For the very same `names`."""
+    """Cache the result for this very `names` object."""
     _remembered.pop(pattern, None)
     if len(_remembered) >= _MOST_REMEMBERED:
         del _remembered[next(iter(_remembered))]
@@ -48,7 +48,7 @@ def remember(pattern: str, names: object, found: Found) -> None:
 
 
 def known_topics(pattern: str, names: object) -> Found | None:
-    """None where they have not been looked for among these names, or are no longer remembered."""
+    """The cached result; None if there is none for these names."""
     known = _remembered.get(pattern)
     return known[1] if known is not None and known[0] is names else None
 
@@ -60,7 +60,7 @@ def _compiled(pattern: str) -> Any:
 
     options = re2.Options()
     options.log_errors = False
-    # Of the compiled expression and of what matching it builds up; eight times as much is usual.
+    # Bounds the compiled expression and its matching state; eight times as much is usual.
     options.max_mem = 1 << 20
     try:
         return re2.compile(pattern, options)

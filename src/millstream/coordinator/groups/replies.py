@@ -1,4 +1,4 @@
-"""What the group coordinator answers. A request refused as a whole ends with a `KafkaError` instead."""
+"""The group coordinator's answers. A request refused as a whole ends with a `KafkaError` instead."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""What the group coordinator can be asked, free of API versions."""
+"""Requests to the group coordinator, independent of API versions."""
 
 import msgspec
 
@@ -33,7 +33,7 @@ class JoinGroup(Request[Joined], frozen=True):
     protocols: tuple[tuple[str, bytes], ...]
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    # From version 4 on a new member first gets its id and joins with it: an abandoned join leaves no ghost.
+    # From version 4 on a new member first gets its id and then joins with it, so an abandoned join leaves no member.
     requires_known_member_id: bool = True
     # From version 9 on a leader can be told that nothing has to be assigned.
     supports_skip_assignment: bool = True
@@ -137,13 +137,13 @@ class ConsumerHeartbeat(Request[ConsumerAlive], frozen=True):
 
 
 class ChangeTopics(Request[TopicsChanged], frozen=True):
-    """The cluster's topics are now these; sent to every shard when the metadata image changes."""
+    """The cluster's current topics; sent to every shard when the metadata image changes."""
 
     view: TopicsView
     deleted: frozenset[str] = frozenset()
 
 
-# Requests that may come from another node. Changes of topics are not among them: each node sees them for itself.
+# Requests that other nodes may send. ChangeTopics is not among them: each node sees changes of topics itself.
 RemoteGroupRequest = (
     JoinGroup
     | SyncGroup

@@ -1,6 +1,6 @@
-"""What an operator may choose about groups; most fields are Kafka's setting of that name.
+"""Settings of groups; most fields are Kafka's settings of that name.
 
-Kafka's defaults, but for the most members of a group, which there is unlimited. Bounds that Kafka lacks are our own.
+Defaults are Kafka's, except for the number of members of a group, which Kafka does not limit, and our own limits.
 """
 
 import enum
@@ -50,8 +50,7 @@ class GroupSettings:
     offsets_retention_minutes: int = 7 * 24 * 60
     offsets_retention_check_interval_ms: int = 600_000
     offsets_topic_num_partitions: int = 50
-    # One commit is one batch, so that it is kept whole or not at all. Kafka bounds it by the internal topic's
-    # max.message.bytes.
+    # A commit is one atomic batch. Kafka limits it by the internal topic's max.message.bytes.
     offset_commit_max_bytes: int = 1_048_576
     # How long a member may stay away between its first JoinGroup and the end of that round; fixed in Kafka.
     new_member_join_timeout_ms: int = 300_000
@@ -62,7 +61,7 @@ class GroupSettings:
 
 
 def group_settings(configs: Mapping[str, str]) -> GroupSettings:
-    """From Kafka's names to our fields; what is not set keeps its default."""
+    """Translate Kafka's names to our fields; unset ones keep their defaults."""
     changes: dict[str, object] = {}
     for each in fields(GroupSettings):
         text = configs.get(each.name.replace("_", "."))

@@ -1,6 +1,6 @@
 """A share group: members share the partitions' records, so a partition may have many members, and nothing is revoked.
 
-An assignment only says where a member asks: the partition's leader decides who gets which record.
+An assignment only tells a member where to fetch: the partition's leader decides who gets which record.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ class ShareGroup(msgspec.Struct):
     currents: dict[str, ShareCurrent] = msgspec.field(default_factory=dict)
     targets: dict[str, PartitionSet] = msgspec.field(default_factory=dict)
     topics: Mapping[UUID, ShareTopic] = msgspec.field(default_factory=dict)
-    # The topics that the epoch was last checked against; forgotten in a restart.
+    # The topics that the epoch was last checked against; not restored after a restart.
     checked_view: TopicsView | None = None
 
     @property

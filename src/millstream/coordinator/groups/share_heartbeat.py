@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat: join, go on, leave; and the first use of a topic's queues.
+"""ShareGroupHeartbeat: join, stay and leave; and the first use of a topic's queues.
 
 Unlike Apache Kafka's, a member is assigned its partitions with its first heartbeat: the leaders prepare a queue when it
 is first used.
@@ -80,11 +80,11 @@ def heartbeat(turn: Turn, request: ShareHeartbeat, token: int) -> None:
 
 
 def open_queue(turn: Turn, request: OpenQueue, token: int) -> None:
-    """A leader asks where the group's queue on a partition begins; a group that does not exist is made."""
+    """A leader asks where the group's queue on a partition begins; a missing group is created."""
     group = _group(turn, request.group_id, create=True)
     known = request.topic in turn.state.topics.topics
     if not known and all(topic.name != request.topic for topic in group.topics.values()):
-        # Coordinators hear of new topics a moment later than leaders do: it may be asked again.
+        # Coordinators see new topics a moment later than leaders: the request may be retried.
         raise NotDecided(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {request.topic!r}")
     if request.group_id not in turn.state.share_groups:
         turn.write(ShareGroupKey(request.group_id), ShareGroupEpoch(0, 0))
@@ -282,7 +282,7 @@ def _assign_topic(
 def _spread(
     items: Sequence[Item], owners: Sequence[Owner], former: Mapping[Item, Owner]
 ) -> dict[Item, Owner]:
-    """One owner for each item; of two owners, none has more than one item more than the other."""
+    """One owner for each item; owners' numbers of items differ by at most one."""
     share, extra = divmod(len(items), len(owners))
     load = dict.fromkeys(owners, 0)
     placed: dict[Item, Owner] = {}

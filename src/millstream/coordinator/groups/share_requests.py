@@ -1,4 +1,4 @@
-"""What the group coordinator can be asked about share groups, and what it answers."""
+"""Requests to the group coordinator about share groups, and the answers."""
 
 from uuid import UUID
 
@@ -28,13 +28,13 @@ class ShareHeartbeat(Request[ShareAlive], frozen=True):
 
 
 class QueueOpened(msgspec.Struct, frozen=True):
-    """-1: where `share.auto.offset.reset` says."""
+    """The queue's first offset; -1: by `share.auto.offset.reset`."""
 
     start: int
 
 
 class OpenQueue(Request[QueueOpened], frozen=True):
-    """A leader is about to keep the group's queue on one of its partitions."""
+    """A leader starts to keep the group's queue on one of its partitions."""
 
     group_id: str
     topic: str
@@ -52,7 +52,7 @@ class DescribedShareMember(msgspec.Struct, frozen=True):
 
 
 class DescribedShareGroup(msgspec.Struct, frozen=True):
-    """`topics`: what the group has used, by id."""
+    """`topics`: those that the group has used, by id."""
 
     state: str
     group_epoch: int
@@ -71,7 +71,7 @@ class ShareTopicsForgotten(msgspec.Struct, frozen=True):
 
 
 class ForgetShareTopics(Request[ShareTopicsForgotten], frozen=True):
-    """The group's state of these topics is gone; only while it has no members."""
+    """Forget the group's state of these topics; only while it has no members."""
 
     group_id: str
     topics: frozenset[str]

@@ -1,4 +1,4 @@
-"""All groups and offsets of one partition of `__consumer_offsets`, as the log tells them."""
+"""All groups and offsets of one partition of `__consumer_offsets`, replayed from its log."""
 
 from typing import TYPE_CHECKING, cast
 
@@ -111,7 +111,7 @@ class GroupState:
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group
-        # Offsets alone make a classic group without members; the record says what it really is.
+        # Offsets alone have created a classic group without members; this record tells the real kind.
         if create and (group is None or group.phase is Phase.EMPTY):
             group = self.groups[group_id] = ConsumerGroup(group_id)
             return group

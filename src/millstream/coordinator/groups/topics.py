@@ -1,4 +1,4 @@
-"""The little that groups need to know about topics. The cluster's metadata image fits as it is."""
+"""What groups need to know about topics; implemented by the cluster's metadata image."""
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
@@ -28,7 +28,7 @@ class TopicsView(Protocol):
 
     @property
     def group_configs(self) -> Mapping[str, Mapping[str, str]]:
-        """What is set for share groups."""
+        """The settings of single groups."""
         ...
 
 
@@ -41,7 +41,7 @@ class NoTopics(msgspec.Struct, frozen=True):
 
 
 def metadata_hash(view: TopicsView, names: Iterable[str]) -> int:
-    """Changes when a subscribed topic appears, disappears, is made again or grows. 0 when none exists."""
+    """Changes when a subscribed topic is created, deleted, recreated or grows. 0 when none exists."""
     digest = hashlib.blake2b(digest_size=8)
     seen = False
     for name in sorted(names):

@@ -1,4 +1,4 @@
-"""One event being decided: what it reads, what it writes, whom it answers."""
+"""The context of one event's decision: state, records and replies."""
 
 import enum
 from collections.abc import Callable

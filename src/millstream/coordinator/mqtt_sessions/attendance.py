@@ -1,8 +1,8 @@
-"""Nodes that wait to hear which of their sessions were taken over: one waits for all of them."""
+"""Nodes that wait for news of sessions that were taken over: one request for all sessions of a node."""
 
 from millstream.coordinator.mqtt_sessions.requests import Attended
 
-# A node that is not heard of hears of all its sessions when it asks by `Confirm`.
+# A node that missed more events asks for all its sessions by `Confirm`.
 _MOST_EVENTS = 10_000
 
 Answers = list[tuple[int, Attended]]
@@ -18,14 +18,14 @@ class _Node:
 
 
 class Attendance:
-    """All of it is forgotten with its machine; `incarnation` shows that."""
+    """Lost with its machine; nodes notice by the `incarnation`."""
 
     def __init__(self, incarnation: int) -> None:
         self._incarnation = incarnation
         self._nodes: dict[str, _Node] = {}
 
     def displace(self, name: str, client_id: str, epoch: int) -> Answers:
-        """The connection of that epoch is no longer the owner; the node is answered, if it waits for that."""
+        """The connection of that epoch is no longer the owner: answer its node, if it waits."""
         node = self._nodes.setdefault(name, _Node())
         node.last_event += 1
         node.events[node.last_event] = (client_id, epoch)
@@ -34,7 +34,7 @@ class Attendance:
         return self._answer(node)
 
     def attend(self, name: str, after_event: int, token: int) -> Answers:
-        """Answered at once if there is news; one that waited before is not needed any more."""
+        """Answer at once if there is news; a request that was waiting before is answered too."""
         node = self._nodes.setdefault(name, _Node())
         for number in [number for number in node.events if number <= after_event]:
             del node.events[number]
@@ -43,7 +43,7 @@ class Attendance:
         return answers + self._answer(node) if node.events else answers
 
     def hurry(self, name: str) -> Answers:
-        """It has waited long enough."""
+        """Answer the node's request, which has waited long enough."""
         node = self._nodes.get(name)
         return [] if node is None else self._answer(node)
 

@@ -1,4 +1,4 @@
-"""Which topics the sessions of a coordinator want: to tell publishers when nobody does."""
+"""The topics that a coordinator's sessions subscribe to, so that publishers learn when there are none."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -9,10 +9,10 @@ from millstream.protocol.mqtt.topics import shared
 
 
 class Interest:
-    """Made when it is first asked for, and told of all changes from then on.
+    """Created at the first query, and updated with all changes from then on.
 
-    Subscriptions of a session that ends with its connection are known to the door that it is connected at, and to no
-    other: of such sessions it counts how many each door has.
+    Only the door of its connection knows the subscriptions of a session that ends with the connection; here such
+    sessions are only counted, by door.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Interest:
         self._filters.remove(_plain(text), (client_id, text))
 
     def may_want(self, topic: str, door: str) -> bool:
-        """Whether a session may have subscribed to it, but for what that door knows by itself."""
+        """Whether a session may have subscribed to the topic, apart from subscriptions that `door` knows itself."""
         elsewhere = any(count for node, count in self._short.items() if node != door)
         return elsewhere or any(self._filters.match(topic))
 

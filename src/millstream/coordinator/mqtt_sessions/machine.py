@@ -1,7 +1,7 @@
 """The state machine of one partition of `__mqtt_sessions`: who owns a session, when its will is due, when it ends.
 
-A will goes out once: when its delay is over or its session ends, whichever is first; a client that comes back in time
-to its session has none to send. A session ends when its expiry is over, when a client starts clean, and with its
+A will is published once: when its delay is over or its session ends, whichever is first, unless the client returns to
+its session in time. A session ends when its expiry is over, when a client starts clean, and with its
 connection if it has no expiry.
 """
 
@@ -53,12 +53,12 @@ from millstream.coordinator.mqtt_sessions.state import NOT_YET, Session, Session
 from millstream.coordinator.mqtt_sessions.turn import Turn
 from millstream.protocol.errors import ErrorCode, KafkaError
 
-# Few enough that the loop is not held up when ten thousand sessions end at once.
+# Bounds the time of one turn when ten thousand sessions end at once.
 _TIMERS_PER_TURN: Final = 500
 _LOST_PER_TURN: Final = 500
-# A lease passes in so many parts. A coordinator whose process stood still, or whose clock jumped, counts one of them.
+# A lease is counted down in parts, so that a pause of the process or a jump of the clock costs only one part.
 _LEASE_PARTS: Final = 4
-# So long what was appended may stay owed in the log, if nothing else is written: nobody waits for that.
+# How long to wait before recording that messages were appended, if nothing else is written: nobody waits for it.
 _FINISHED_MS: Final = 500
 
 
@@ -84,7 +84,7 @@ SessionDecision = Decision[SessionRecord, SessionReply, SessionEffect]
 
 
 class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionReply, SessionEffect]):
-    """`incarnation` differs for each machine that is built, and shows to nodes that volatile things are forgotten."""
+    """`incarnation` is new for each machine, so that nodes notice that volatile state was lost."""
 
     def __init__(self, shard: int, settings: SessionSettings, incarnation: int) -> None:
         self.state = SessionState()
@@ -126,7 +126,7 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
             case OwedAppended():
                 self._owed_appended(turn, request)
             case OwedRefused():
-                # First: all that is owed to the partition gets new numbers, and what was appended must not get one.
+                # First, because all pending messages of the partition get new numbers, and appended ones must not.
                 self._write_finished(turn)
                 self._outbox.refused(request.number)
                 turn.refuse(request.number)
@@ -157,7 +157,7 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
         return decode_record(key, value)
 
     def loaded(self, now_ms: int, /) -> SessionDecision:
-        """Nodes with connections get a whole lease to be heard of; times of those who left go on."""
+        """Nodes with connections get a full lease; timers of disconnected sessions continue."""
         turn = Turn(self.state, now_ms)
         all_owed = range(self.state.last_owed + 1)
         for client_id, session in list(self.state.sessions.items()):
@@ -245,7 +245,7 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
             turn.reply_all(self._attendance.displace(stored.node, client_id, stored.epoch))
 
     def _settle_will(self, turn: Turn, stored: StoredSession, *, ends: bool) -> None:
-        """A connection was replaced by another: its will goes out now, or never."""
+        """A connection was replaced by another: publish its will now, or drop it."""
         will = stored.will
         if will is not None and (ends or (stored.node and (not will.delay_s or not stored.expiry_s))):
             turn.owe(will.messages)
@@ -269,7 +269,7 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
     def _leave(
         self, turn: Turn, client_id: str, session: Session, stored: StoredSession, *, send_will: bool
     ) -> None:
-        """The connection is no more; what there was of the session waits for its time, if it has any."""
+        """The connection has ended: start the session's timers, or end the session if it has no expiry."""
         will = stored.will if send_will else None
         if will is not None and not (will.delay_s and stored.expiry_s):
             turn.owe(will.messages)
@@ -302,7 +302,7 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
 
     @staticmethod
     def _is_over(stored: StoredSession, now_ms: int) -> bool:
-        """Whether the session has ended by itself; one whose connection is replaced ends if it has no expiry."""
+        """Whether the session has expired; without an expiry it ends when its connection is replaced."""
         return not stored.expiry_s if stored.node else _expires_ms(stored) <= now_ms
 
     # -- nodes
@@ -334,7 +334,7 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
         turn.reply(token, Confirmed(gone))
 
     def _node_lost(self, turn: Turn, node: str) -> None:
-        """Its connections are gone, and if it should come back, it hears of it."""
+        """The node's connections are lost; if it returns, it is notified."""
         lost = [
             (client_id, session)
             for client_id, session in self.state.sessions.items()
@@ -358,7 +358,7 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many messages wait to be appended")
 
     def _owed_appended(self, turn: Turn, request: OwedAppended) -> None:
-        """Publishers wait for the append and not for the note of it, which goes with what is written next."""
+        """Answer the publishers after the append; the record of it is written later, with other records."""
         self._outbox.appended(request.numbers)
         if _FINISHED not in self._deadlines:
             self._deadlines.set(_FINISHED, turn.now_ms + _FINISHED_MS)

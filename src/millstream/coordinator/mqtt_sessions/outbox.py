@@ -1,13 +1,13 @@
-"""Messages that the coordinator owes to the log: given out in order, a few at a time to each partition.
+"""Messages that wait to be appended: submitted in order, a few at a time for each partition.
 
-After a restart what was given out before is given out again, one by one: the partition recognises by its sequence
-number what it has, but of several only if they were appended together before.
+After a restart, messages are submitted again, one by one: the partition detects duplicates by sequence number, but
+detects several in one batch only if that same batch was appended before.
 """
 
 from millstream.coordinator.mqtt_sessions.requests import AppendOwed, NeedProducer, Owed, SessionEffect
 from millstream.coordinator.mqtt_sessions.state import Place, SessionState
 
-# What an owed message takes beside its value.
+# The memory of a pending message beside its value.
 _OVERHEAD_BYTES = 200
 
 
@@ -22,7 +22,7 @@ class Outbox:
         self._last_loaded = 0
         self.waiting_bytes = 0
         self.finished: set[int] = set()
-        """Appended messages that the coordinator's own log still calls owed: a successor gives them out again."""
+        """Appended messages that are still pending in the coordinator's log: a successor would submit them again."""
 
     def load(self, state: SessionState) -> None:
         for number in sorted(state.owed):
@@ -30,7 +30,7 @@ class Outbox:
         self._last = self._last_loaded = state.last_owed
 
     def effects(self, state: SessionState) -> list[SessionEffect]:
-        """What to append next; nothing more for a partition while something is under way there."""
+        """The next appends; none for a partition that has one under way."""
         for number in range(self._last + 1, state.last_owed + 1):
             self._add(state, number)
         self._last = state.last_owed
@@ -60,7 +60,7 @@ class Outbox:
                 del self._given[place]
 
     def refused(self, number: int) -> None:
-        """Drop this message; those that were given out with it are given out again."""
+        """Drop this message; those submitted with it are submitted again."""
         self.waiting_bytes -= self._sizes.pop(number, 0)
         for place, given in list(self._given.items()):
             if number in given:

@@ -1,4 +1,4 @@
-"""What the owner of a session tells of it: subscriptions, how far it has read, identifiers that are in use."""
+"""Requests of a session's owner: subscriptions, read positions, identifiers in use."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -28,7 +28,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 
 
 def owned(turn: Turn, client_id: str, epoch: int) -> Session:
-    """The session, if the connection of that epoch is its owner."""
+    """The session, if the connection of that epoch owns it; otherwise KafkaError."""
     session = turn.state.sessions.get(client_id)
     if session is None or session.stored.epoch != epoch or not session.stored.node:
         raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, "the session belongs to another connection")
@@ -56,7 +56,7 @@ def receive(turn: Turn, request: Receive) -> None:
 
 
 def release(turn: Turn, request: Release) -> set[int]:
-    """The numbers of their messages that are not appended yet."""
+    """Free the identifiers; returns the numbers of their messages that are not appended yet."""
     session = owned(turn, request.client_id, request.epoch)
     owed: set[int] = set()
     for packet_id in request.packet_ids:

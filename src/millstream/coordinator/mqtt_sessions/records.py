@@ -1,4 +1,4 @@
-"""The records of `__mqtt_sessions`: a key says what it is about, a value of None removes it."""
+"""The records of `__mqtt_sessions`: the key identifies the subject; a value of None removes it."""
 
 import enum
 from collections.abc import Collection
@@ -25,7 +25,7 @@ from millstream.protocol.records import Headers
 
 
 def _nullable(of: Kind) -> Kind:
-    """What may be null, as an array of at most one."""
+    """A nullable value, as an array of at most one."""
     return mapped(
         array(of), lambda value: () if value is None else (value,), lambda found: found[0] if found else None
     )
@@ -38,7 +38,7 @@ _Bytes = Annotated[bytes | None, _nullable(BYTES)]
 
 
 class KeptMessage(msgspec.Struct, frozen=True):
-    """A message and its place in the log, as the door has worked it out."""
+    """A message and its partition, which the door has determined."""
 
     topic: str
     partition: Int32
@@ -48,7 +48,7 @@ class KeptMessage(msgspec.Struct, frozen=True):
 
 
 class StoredWill(msgspec.Struct, frozen=True):
-    """`messages` are more than one where the will is retained."""
+    """A retained will has more than one message."""
 
     messages: tuple[KeptMessage, ...]
     delay_s: Int64
@@ -60,12 +60,12 @@ class SessionKey(msgspec.Struct, frozen=True):
 
 class StoredSession(msgspec.Struct, frozen=True):
     epoch: Int64
-    """Of the newest connection; requests of others are refused."""
+    """The newest connection's; requests of others are refused."""
     expiry_s: Int64
     node: _Text
-    """Where it is connected; empty while it is not."""
+    """The node of the connection; empty while there is none."""
     left_ms: Int64
-    """When its connection ended; 0 while there is one."""
+    """When the connection ended; 0 while there is one."""
     will: Annotated[StoredWill | None, _nullable(Layout(StoredWill))] = None
 
 
@@ -86,9 +86,9 @@ class PositionsKey(msgspec.Struct, frozen=True):
 
 
 class Position(msgspec.Struct, frozen=True):
-    """How far a session has read a partition: what lies before `offset` needs no more delivery.
+    """How far a session has read a partition: messages before `offset` need no more delivery.
 
-    Of QoS 2 this holds for what lies before `once_offset`: it was delivered, or is in flight under an identifier.
+    For QoS 2 the limit is `once_offset`: messages before it were delivered, or are in flight under an identifier.
     """
 
     topic: str
@@ -96,13 +96,13 @@ class Position(msgspec.Struct, frozen=True):
     offset: Int64
     once_offset: Int64 = 0
     topic_id: Annotated[bytes, Field(until=-1)] = b""
-    """Of another topic of that name nothing was read. Empty where it is not known."""
+    """The position is not valid for another topic of that name. Empty if unknown."""
 
 
 class StoredPositions(msgspec.Struct, frozen=True):
     positions: tuple[Position, ...]
     topic_ids: Annotated[tuple[bytes, ...], Field(since=1)] = ()
-    """Of the positions, in their order. Behind them all: nodes that do not know of it read up to here."""
+    """One for each position, in order. Stored last, because older nodes read only the fields before it."""
 
     @classmethod
     def of(cls, positions: Collection[Position]) -> "StoredPositions":
@@ -127,7 +127,7 @@ class FlightKey(msgspec.Struct, frozen=True):
 
 
 class StoredFlight(msgspec.Struct, frozen=True):
-    """A message that the client was sent and has not acknowledged; `number` gives the order."""
+    """A message that was sent and not acknowledged; `number` gives the order."""
 
     topic: str
     partition: Int32
@@ -156,7 +156,7 @@ class OwedKey(msgspec.Struct, frozen=True):
 
 
 class StoredOwed(msgspec.Struct, frozen=True):
-    """To be appended under this sequence number, which makes it happen once."""
+    """A message to append under this sequence number, which makes the append happen once."""
 
     message: KeptMessage
     sequence: Int32
@@ -170,7 +170,7 @@ class SequenceKey(msgspec.Struct, frozen=True):
 class StoredSequence(msgspec.Struct, frozen=True):
     following: Int32
     epoch: Int16
-    """Grows when a message was refused for good: the numbers begin again at 0."""
+    """Raised when a message was refused permanently: sequence numbers restart at 0."""
 
 
 class ProducerKey(msgspec.Struct, frozen=True):
@@ -225,6 +225,6 @@ def encode_record(record: SessionRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes, value: bytes | None) -> SessionRecord | None:
-    """None for a kind of record that only a newer version knows."""
+    """None for a kind of record that only newer versions know."""
     decoded = _TABLE.decode(key, value)
     return None if decoded is None else SessionRecord(*decoded)

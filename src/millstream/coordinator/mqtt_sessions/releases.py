@@ -1,10 +1,10 @@
-"""Publishers that wait for their PUBCOMP: it says that what they published is in the log for all to read."""
+"""Publishers that wait for PUBCOMP, which is sent once their messages are in the log."""
 
 from collections.abc import Iterable
 
 
 class Releases:
-    """Who waits, by the token of its request, and for how many messages still."""
+    """By request token: how many messages a publisher still waits for."""
 
     def __init__(self) -> None:
         self._left: dict[int, int] = {}
@@ -16,7 +16,7 @@ class Releases:
             self._waiting.setdefault(number, []).append(token)
 
     def settled(self, numbers: Iterable[int]) -> list[int]:
-        """These messages were appended, or never will be: who waits for nothing more is told."""
+        """These messages were appended, or never will be; returns the tokens that wait for nothing more."""
         free = []
         for number in numbers:
             for token in self._waiting.pop(number, ()):
@@ -29,5 +29,5 @@ class Releases:
         return free
 
     def give_up(self, token: int) -> bool:
-        """Whether it was waiting until now."""
+        """Stop waiting; False if the token was not waiting."""
         return self._left.pop(token, None) is not None

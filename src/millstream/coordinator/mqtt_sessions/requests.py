@@ -1,7 +1,6 @@
-"""What the coordinator of MQTT sessions can be asked, and what it answers.
+"""Requests to the coordinator of MQTT sessions, and its answers.
 
-`epoch` is of the connection that asks, from `SessionOpened`: who is no longer the owner is refused with
-FENCED_MEMBER_EPOCH.
+`epoch` is the connection's, from `SessionOpened`: a connection that is no longer the owner gets FENCED_MEMBER_EPOCH.
 """
 
 import msgspec
@@ -17,25 +16,25 @@ from millstream.coordinator.mqtt_sessions.records import (
 
 
 class Done(msgspec.Struct, frozen=True):
-    """It is durable."""
+    """The change is durable."""
 
 
 class SessionOpened(msgspec.Struct, frozen=True):
     epoch: int
     shard: int
-    """Which coordinator it was: `Attend` is for all of a node's sessions of one."""
+    """The coordinator's partition: `Attend` covers all sessions of a node at one coordinator."""
     present: bool
     subscriptions: tuple[tuple[str, StoredSubscription], ...] = ()
     positions: tuple[Position, ...] = ()
     in_flight: tuple[tuple[int, StoredFlight], ...] = ()
-    """In the order in which they were sent."""
+    """In sending order."""
     received: tuple[int, ...] = ()
 
 
 class OpenSession(Request[SessionOpened], frozen=True):
     client_id: str
     node: str
-    """The node and its start: sessions of a node that is not heard of are taken for lost."""
+    """The node and its start; connections of a silent node count as lost."""
     clean_start: bool
     expiry_s: int
     will: StoredWill | None = None
@@ -46,7 +45,7 @@ class Subscribe(Request[Done], frozen=True):
     epoch: int
     subscriptions: tuple[tuple[str, StoredSubscription], ...]
     positions: tuple[Position, ...] = ()
-    """Where partitions begin that the session has not read before."""
+    """Start positions of partitions that the session has not read before."""
 
 
 class Unsubscribe(Request[Done], frozen=True):
@@ -56,7 +55,7 @@ class Unsubscribe(Request[Done], frozen=True):
 
 
 class Receive(Request[Done], frozen=True):
-    """Messages of QoS 2: each is kept with its identifier, and owed to the log."""
+    """Messages of QoS 2: each is stored with its identifier, and appended to the log later."""
 
     client_id: str
     epoch: int
@@ -70,17 +69,17 @@ class Release(Request[Done], frozen=True):
 
 
 class Reserve(Request[Done], frozen=True):
-    """Identifiers of QoS 2 that are about to be sent."""
+    """Identifiers of QoS 2 messages that are about to be sent."""
 
     client_id: str
     epoch: int
     flights: tuple[tuple[int, StoredFlight], ...]
     shared: tuple[int, ...] = ()
-    """Those of shared subscriptions: they say nothing of how far the session itself has read."""
+    """Those of shared subscriptions, which do not advance the session's own positions."""
 
 
 class KeepReceived(Request[Done], frozen=True):
-    """The client has these: from now on it is owed PUBREL, and not the message."""
+    """The client has received these: resend PUBREL from now on, not the message."""
 
     client_id: str
     epoch: int
@@ -92,13 +91,13 @@ class SaveProgress(Request[Done], frozen=True):
     epoch: int
     positions: tuple[Position, ...]
     acknowledged: tuple[int, ...] = ()
-    """Identifiers of QoS 2 that are free, if what stands under them has no higher number than `last_number`."""
+    """Identifiers of QoS 2 to free, if their messages have numbers up to `last_number`."""
     last_number: int = 0
-    """Of what was in flight when this was said: an identifier may be in use again when it is heard."""
+    """The highest number in flight when this was sent: an identifier may be reused before it arrives."""
 
 
 class CloseSession(Request[Done], frozen=True):
-    """The connection has ended. `in_flight` is all that is unacknowledged, of QoS 1 too."""
+    """The connection has ended. `in_flight`: all unacknowledged messages, including QoS 1."""
 
     client_id: str
     epoch: int
@@ -109,8 +108,10 @@ class CloseSession(Request[Done], frozen=True):
 
 
 class Disown(Request[Done], frozen=True):
-    """The answer to `OpenSession` was not heard, and the node has no connection of that client: if it was opened, the
-    client has left. It never heard that it was connected, so it has no will to send."""
+    """Close the session if `OpenSession` opened it: its answer was lost, and the node has no connection of the client.
+
+    The client never learned that it was connected, so its will is not published.
+    """
 
     client_id: str
     node: str
@@ -118,14 +119,14 @@ class Disown(Request[Done], frozen=True):
 
 class Attended(msgspec.Struct, frozen=True):
     incarnation: int
-    """Another one has forgotten which sessions were taken over: ask by `Confirm`."""
+    """A new incarnation has lost track of sessions that were taken over: ask by `Confirm`."""
     last_event: int
     displaced: tuple[tuple[str, int], ...] = ()
     """Client ids and epochs of connections that are no longer owners."""
 
 
 class Attend(Request[Attended], frozen=True):
-    """A node's sign of life for all its sessions of one coordinator: answered when one is taken over, or in a while."""
+    """A node's heartbeat for its sessions at one coordinator; answered when one is taken over, or after a while."""
 
     node: str
     after_event: int
@@ -136,7 +137,7 @@ class Confirmed(msgspec.Struct, frozen=True):
 
 
 class Confirm(Request[Confirmed], frozen=True):
-    """Which of these connections are no longer owners."""
+    """Asks which of these connections are no longer owners."""
 
     node: str
     sessions: tuple[tuple[str, int], ...]
@@ -149,26 +150,26 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class FindSubscribers(Request[Wanted], frozen=True):
-    """`node` is the door that asks, and knows the connections that it has."""
+    """`node` is the asking door, which knows its own connections' subscriptions."""
 
     node: str
     topics: tuple[str, ...]
 
 
 class ProducerGiven(Request[Done], frozen=True):
-    """Of the effect `NeedProducer`."""
+    """The result of the effect `NeedProducer`."""
 
     producer_id: int
 
 
 class OwedAppended(Request[Done], frozen=True):
-    """Of the effect `AppendOwed`."""
+    """The result of the effect `AppendOwed`."""
 
     numbers: tuple[int, ...]
 
 
 class OwedRefused(Request[Done], frozen=True):
-    """Of the effect `AppendOwed`: the partition will never take this one, and has got none of the same effect."""
+    """The partition permanently refused this message of an effect `AppendOwed`, and appended none of the effect."""
 
     number: int
 
@@ -188,13 +189,13 @@ RemoteSessionRequest = (
     | Confirm
     | FindSubscribers
 )
-"""Those that come from doors, of any node."""
+"""Requests that doors of all nodes may send."""
 SessionRequest = RemoteSessionRequest | ProducerGiven | OwedAppended | OwedRefused
 SessionReply = SessionOpened | Done | Attended | Confirmed | Wanted
 
 
 class NeedProducer(msgspec.Struct, frozen=True):
-    """An effect: get an identity to append under, and tell by `ProducerGiven`."""
+    """An effect: get a producer identity, and report it by `ProducerGiven`."""
 
 
 class Owed(msgspec.Struct, frozen=True):
@@ -204,7 +205,7 @@ class Owed(msgspec.Struct, frozen=True):
 
 
 class AppendOwed(msgspec.Struct, frozen=True):
-    """An effect: append these in order, each under its sequence number, and tell by `OwedAppended`."""
+    """An effect: append these in order, each under its sequence number, and report by `OwedAppended`."""
 
     producer_id: int
     epoch: int

@@ -5,15 +5,15 @@ import msgspec
 
 class SessionSettings(msgspec.Struct, frozen=True):
     max_sessions: int = 200_000
-    """Of one coordinator."""
+    """At one coordinator."""
     max_subscriptions: int = 1_000
-    """Of one session."""
+    """In one session."""
     max_owed_bytes: int = 64 << 20
-    """Messages that wait to be appended, of one coordinator."""
+    """Bytes of messages that wait to be appended, at one coordinator."""
     lease_ms: int = 10_000
-    """A node that is not heard of for so long has lost its connections."""
+    """A node that is silent for this long has lost its connections."""
     attend_ms: int = 3_000
-    """How long a node's sign of life waits for news."""
+    """How long a node's heartbeat waits for news."""
     release_ms: int = 3_000
-    """How long PUBCOMP waits for its message to be in the log: it is durable before, and a partition may be away."""
+    """How long PUBCOMP waits for the append: the message is durable already, and its partition may be unavailable."""
     owed_at_once: int = 500

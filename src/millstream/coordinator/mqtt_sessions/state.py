@@ -1,4 +1,4 @@
-"""All sessions of one partition of `__mqtt_sessions`, as the log tells them."""
+"""All sessions of one partition of `__mqtt_sessions`, replayed from its log."""
 
 from typing import cast
 
@@ -26,7 +26,7 @@ from millstream.coordinator.mqtt_sessions.records import (
 Place = tuple[str, int]
 
 NOT_YET = StoredSession(epoch=0, expiry_s=0, node="", left_ms=0)
-"""Of a session of which only parts have been read so far."""
+"""A session whose own record has not been read yet, only its parts."""
 
 
 class Session:
@@ -38,7 +38,7 @@ class Session:
         self.positions: dict[Place, Position] = {}
         self.flights: dict[int, StoredFlight] = {}
         self.received: dict[int, range] = {}
-        """The numbers of what is owed for each; after a start they are among all that were owed then."""
+        """By identifier: numbers of its pending messages; after a start, of all messages pending then."""
 
 
 class SessionState:
@@ -78,7 +78,7 @@ class SessionState:
             case _:
                 session = self.sessions.get(key.client_id)
                 if session is None and value is not None:
-                    # Compaction keeps the newest of each key: a session may stand behind its parts.
+                    # Compaction keeps the newest record of each key: a session's may come after its parts.
                     session = self.sessions[key.client_id] = Session(NOT_YET)
                 if session is not None:
                     _replay_part(session, record)

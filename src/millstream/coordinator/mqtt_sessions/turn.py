@@ -1,4 +1,4 @@
-"""One event's decision in the making: records are applied as they are decided."""
+"""The context of one event's decision: records are applied as they are decided."""
 
 from collections.abc import Iterable
 
@@ -54,10 +54,10 @@ class Turn:
     def decision(self) -> Decision[SessionRecord, SessionReply, SessionEffect]:
         return Decision([*self._records, *self._sequences.values()], self._replies, effects=self.effects)
 
-    # -- what is written in more than one place
+    # -- shared steps
 
     def owe(self, messages: Iterable[KeptMessage]) -> None:
-        """To be appended once, behind all that is owed to the same partition."""
+        """Queue messages to be appended once, behind the pending ones of the same partition."""
         for message in messages:
             self._number(self.state.last_owed + 1, message)
 
@@ -67,14 +67,14 @@ class Turn:
         if before is not None:
             following, epoch = before.following, before.epoch
         self.write(OwedKey(number), StoredOwed(message, following))
-        # Of all that a decision owes to a partition the last number is enough: its records are stored together.
+        # The last number of a decision is enough for each partition: its records are stored together.
         key = SequenceKey(message.topic, message.partition)
         record = SessionRecord(key, StoredSequence((following + 1) % _SEQUENCES, epoch))
         self.state.replay(record)
         self._sequences[key] = record
 
     def refuse(self, number: int) -> None:
-        """It will never be appended: those behind it get the numbers of another epoch, without a gap."""
+        """Drop a message that is never appended; those behind it get numbers of a new epoch, without a gap."""
         refused = self.state.owed.get(number)
         if refused is None:
             return
@@ -88,7 +88,7 @@ class Turn:
                 self._number(other, message)
 
     def move(self, client_id: str, session: Session, positions: Iterable[Position]) -> None:
-        """Set these positions and keep the others; one never goes back, but in another topic of the name."""
+        """Set these positions and keep the others; a position never goes back, except in a recreated topic."""
         merged = dict(session.positions)
         for each in positions:
             before = merged.get((each.topic, each.partition))
@@ -106,7 +106,7 @@ class Turn:
             self.write(PositionsKey(client_id), StoredPositions.of(merged.values()))
 
     def clear(self, client_id: str, session: Session) -> None:
-        """All that makes the session, and not the session."""
+        """Remove everything in the session, but not the session itself."""
         for text in list(session.subscriptions):
             self.write(SubscriptionKey(client_id, text), None)
         for packet_id in list(session.flights):
