@@ -1,11 +1,11 @@
-"""The APIs this broker serves: key, name, versions, and from which version on the flexible encoding is used.
+"""The APIs that this broker serves: key, name, versions, and the first version with the flexible encoding.
 
-The name is that of the handler's module and of kio's schema package. Produce is advertised from version 0, as Kafka 4
+The handler's module and kio's schema package have the API's name. Produce is advertised from version 0, as Kafka 4
 does (librdkafka 2.0 drops gzip, snappy and lz4 otherwise), and served from 3.
 
-Below: the features that ApiVersions tells of from version 3 on, by Kafka's names, with the levels of Kafka 4.3 that are
-served. A feature has one level here, which is neither raised nor lowered. What is not there has no level: transactions
-(`transaction.version`) and streams groups (`streams.version`).
+Below: the features that ApiVersions reports from version 3 on, by Kafka's names, with the levels of Kafka 4.3 that are
+served. A feature has one fixed level here. Unsupported features have none: transactions (`transaction.version`) and
+streams groups (`streams.version`).
 """
 
 from typing import NamedTuple
@@ -103,7 +103,7 @@ APIS: dict[int, Api] = {
     )
 }
 
-# Nodes among themselves and our own tools, on the same port; not Kafka's, and not told to clients.
+# For other nodes and our own tools, on the same port; not Kafka's, and not reported to clients.
 PEER_APIS: dict[int, Api] = {
     api.key: api
     for api in (
@@ -120,7 +120,7 @@ PEER_APIS: dict[int, Api] = {
     )
 }
 
-# For our own client, where Kafka's protocol has no words; served like clients' APIs, and not told to them.
+# For our own client, where Kafka's protocol has no request; served like Kafka's APIs, but not reported to clients.
 OWN_APIS: dict[int, Api] = {QUEUE_CALL: Api(QUEUE_CALL, "queue_call", 0, 0, NEVER_FLEXIBLE)}
 
 
@@ -132,7 +132,7 @@ FEATURES = {
     "metadata.version": 30,
     "share.version": 1,
 }
-# One more with each change above: clients keep what they heard with the highest.
+# Raised with each change above: clients keep the features with the highest epoch.
 FEATURES_EPOCH = 1
 
 _SUPPORTED, _EPOCH, _FINALIZED = 0, 1, 2

@@ -1,9 +1,8 @@
-"""Requests and replies that are not hot, read and written from kio's description of every version.
+"""Codec of all messages that are not performance-critical, from kio's description of every version.
 
-A handler knows one shape of a message, the newest. A request of an older version is lifted to it (fields that did not
-exist get their defaults, those that were since replaced become what replaced them); a reply is written at the version
-that was asked for (fields that do not exist there are left out). kio's schemas are imported one message at a time: all
-of them would cost 1.7 s and 50 MB at start.
+Handlers know only the newest shape of a message. Requests of older versions are converted to it (missing fields get
+their defaults, replaced fields are translated); replies are written at the requested version (fields that it lacks are
+left out). kio's schemas are imported one message at a time: all of them would take 1.7 s and 50 MB at start.
 """
 
 import datetime
@@ -22,7 +21,7 @@ from millstream.protocol.wire import MalformedRequest, Reader
 
 
 def import_kio() -> None:
-    """kio imports hypothesis where that is installed, which costs a broker in somebody's tests 300 ms for nothing."""
+    """Import kio without hypothesis, which it would import where installed, at the cost of 300 ms."""
     if "kio" in sys.modules or "hypothesis" in sys.modules:
         return
     sys.modules["hypothesis"] = None  # type: ignore[assignment]
@@ -45,12 +44,12 @@ def message_class(name: str, version: int, kind: str) -> Any:
 
 
 Message = Any
-"""A request or reply that kio describes, or a part of one: only at run time it is known which fields it has."""
+"""A request or reply that kio describes, or a part of one; its fields are known only at run time."""
 Values = dict[str, Any]
 
 
 def decode_request(api: Api, version: int, payload: memoryview) -> Any:
-    """The request's body in the shape of the newest version; nothing of it refers to `payload`."""
+    """The request's body in the newest shape; it does not refer to `payload`."""
     message = message_class(api.name, version, "request")
     newest = message_class(api.name, api.max_version, "request")
     limit = LIMITS[api.name]
@@ -78,7 +77,7 @@ def encode_response(api: Api, version: int, response: Any) -> bytes:
 
 
 def encode_reply(api: Api, version: int, response: Any, throttle_ms: int) -> bytes:
-    """As above, with the throttle time beside the response, where the version has a place for it."""
+    """As `encode_response`, with the throttle time, if the version has a field for it."""
     out = bytearray()
     throttle_time = datetime.timedelta(milliseconds=throttle_ms)
     reply_writer_of(message_class(api.name, version, "response"))(out, response, throttle_time)
@@ -86,12 +85,12 @@ def encode_reply(api: Api, version: int, response: Any, throttle_ms: int) -> byt
 
 
 def count_elements(api: Api, version: int, response: Any, enough: int) -> int:
-    """Elements of the reply's arrays, at every depth; counted no further than `enough`."""
+    """The number of elements in the reply's arrays, at every depth; stops counting after `enough`."""
     return counter_of(message_class(api.name, version, "response"))(response, enough)
 
 
 def encode_request(api: Api, version: int, fields: Values) -> bytes:
-    """A request of which `fields` are given and the rest has its defaults; dictionaries stand for entities."""
+    """A request with these `fields` and defaults for the rest; dictionaries stand for entities."""
     out = bytearray()
     message = message_class(api.name, version, "request")
     writer_of(message)(out, _filled(message, fields))
@@ -105,7 +104,7 @@ def decode_response(api: Api, version: int, payload: memoryview) -> Any:
 
 
 def error_response(api: Api, version: int, code: int, message: str) -> Any:
-    """A reply that carries nothing but an error; None when that version has no field for one."""
+    """A reply with only an error; None when that version has no field for one."""
     target = message_class(api.name, version, "response")
     arguments = {field.name: field.default for field in shape_of(target)}
     if "error_code" not in arguments:
@@ -121,12 +120,12 @@ def _entity(message: Any, name: str) -> Any:
 
 
 def _made(entity: Any, values: Values) -> Any:
-    """With defaults for what `values` does not say."""
+    """An entity with these values, and defaults for the rest."""
     return entity(**{**{field.name: field.default for field in shape_of(entity)}, **values})
 
 
 def _filled(entity: Any, fields: Values) -> Any:
-    """Without what says nothing and is not known yet; what says something must be known."""
+    """The values without unknown fields at their defaults; an unknown field with another value is an error."""
     entities = {field.name: field.entity for field in shape_of(entity)}
     known = {name: value for name, value in fields.items() if name in entities or value}
     if unknown := known.keys() - entities:
@@ -143,7 +142,7 @@ def _filled_value(entity: Any, value: Any) -> Any:
 
 
 def _presented(value: Any, newer: Any) -> Any:
-    """An entity of an older version in the shape of a newer one."""
+    """Convert an entity of an older version to the shape of a newer one."""
     older: Any = type(value)
     return presented_class(older, newer)(
         **{field.name: getattr(value, field.name) for field in shape_of(older)}

@@ -1,6 +1,6 @@
 """The codecs of a record batch, as Kafka's own clients write and read them.
 
-Output is bounded: what unpacks to more than the caller's limit is refused before the memory is used. Each
+Output is bounded: data that unpacks to more than the caller's limit is refused before the memory is used. Each
 library is imported on the first batch that needs it, because most nodes never open a compressed batch.
 """
 
@@ -20,17 +20,17 @@ _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _LENGTH = struct.Struct(">i")
 
-# Of what is unpacked at a time.
+# How much is unpacked at a time.
 PIECE_BYTES = 256 * 1024
 
-# Of what is given to zlib at a time: what it does not take is copied, which a hundred thousand empty members, each
-# with all that follow it, would make a matter of minutes.
+# How much is given to zlib at a time. At the end of each gzip member zlib copies the rest of its input, which would
+# take minutes for a large input of a hundred thousand empty members.
 _GZIP_CHUNK_BYTES = 8 * 1024
 
-# A snappy element yields at most 64 bytes and takes at least two; a longer claim in the header is a lie.
+# A snappy element yields at most 64 bytes and takes at least two; a longer claim in the header is false.
 _SNAPPY_MAX_RATIO = 32
 
-# Kafka's `compression.lz4.level` says 9 by default and means the fast compressor by it.
+# Kafka's default `compression.lz4.level` is 9, which means the fast compressor.
 _LZ4_DEFAULT_LEVEL = 9
 _LZ4_LOWEST_HIGH_LEVEL = 3
 _LZ4_FIRST_CHUNK_BYTES = 64 * 1024
@@ -38,7 +38,7 @@ _LZ4_FIRST_CHUNK_BYTES = 64 * 1024
 _ZSTD_DEFAULT_LEVEL = 3
 _ZSTD_BLOCK_BYTES = 128 * 1024
 _ZSTD_RLE_BLOCK = 1
-# What the format asks readers to support, and what Java's writer uses up to level 19.
+# The size that the format requires readers to support, which Java's writer uses up to level 19.
 _ZSTD_MOST_WINDOW_BYTES = 8 << 20
 _ZSTD_SKIPPABLE_MAGIC = 0x184D2A50
 
@@ -54,15 +54,15 @@ class Compression(enum.IntEnum):
 
 
 class DecompressionError(Exception):
-    """The bytes are not what the codec writes, or unpack to more than the caller allows."""
+    """The bytes are invalid for the codec, or unpack to more than the caller allows."""
 
 
 class UnpacksToMore(DecompressionError):
-    """Than the caller allows; nothing else is wrong as far as they were unpacked."""
+    """The data unpacks to more than the caller allows; the part unpacked so far is valid."""
 
 
-# A zstd context is costly to make and serves one call at a time: a call takes one from here, or makes one,
-# and puts it back. `pop` and `append` are atomic, so this is safe from several threads.
+# A zstd context is costly to create and serves one call at a time: a call takes one from here, or creates
+# one, and puts it back. `pop` and `append` are atomic, so this is safe from several threads.
 _zstd_compressors: dict[int, "list[zstandard.ZstdCompressor]"] = {}
 _zstd_decompressors: "list[zstandard.ZstdDecompressor]" = []
 
@@ -102,9 +102,9 @@ def decompress(codec: Compression, data: Buffer, limit: int) -> bytes:
 
 
 def unpack(codec: Compression, data: Buffer, limit: int) -> Iterator[bytes]:
-    """As `decompress`, piece by piece: of what is unpacked only one piece is in memory at a time.
+    """As `decompress`, with only one piece of the output in memory at a time.
 
-    A raw snappy block has no pieces. It comes whole, at most 32 times as large as it was.
+    A raw snappy block comes as one piece, at most 32 times its packed size.
     """
     return _within(_pieces(codec, data, limit), limit)
 
@@ -139,7 +139,7 @@ def _pieces(codec: Compression, data: Buffer, limit: int) -> Iterator[bytes]:
 
 
 def pack(codec: Compression, pieces: Iterable[bytes], level: int | None = None) -> Iterator[bytes]:
-    """As `compress`, of data that comes piece by piece."""
+    """As `compress`, for data in pieces."""
     match codec:
         case Compression.NONE:
             yield from pieces
@@ -207,7 +207,7 @@ def _gzip_pieces(data: Buffer, piece_bytes: int) -> Iterator[bytes]:
                 break
         if not stream.eof:
             raise DecompressionError("gzip data ends too early")
-        # Java's reader accepts several members one after the other, so they are legal in a batch.
+        # Java's reader accepts several consecutive members, so they are legal in a batch.
         rest = stream.unused_data
         if position == len(view) and not rest:
             return
@@ -267,7 +267,7 @@ def _decompress_snappy_block(block: memoryview, limit: int) -> bytes:
 def _compress_lz4(data: Buffer, level: int | None) -> bytes:
     import lz4.frame
 
-    # Java's reader refuses blocks that refer to the block before.
+    # Java's reader refuses blocks that refer to earlier ones.
     packed: bytes = lz4.frame.compress(
         data, compression_level=_lz4_level(level), block_linked=False, store_size=False
     )
@@ -344,7 +344,7 @@ def _decompress_zstd(data: Buffer, limit: int) -> bytes:
 def _zstd_pieces(data: Buffer) -> Iterator[bytes]:
     import zstandard
 
-    # Not one that is kept for the next call: the caller may stop half-way.
+    # Not a shared context: the caller may stop half-way.
     decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MOST_WINDOW_BYTES)
     try:
         for frame, most in _zstd_frames(memoryview(data)):
@@ -358,10 +358,10 @@ def _zstd_pieces(data: Buffer) -> Iterator[bytes]:
 
 
 def _zstd_frames(data: memoryview) -> Iterator[tuple[memoryview, int]]:
-    """Each frame, and the most bytes it can unpack to by its block headers.
+    """Each frame, and the most bytes that it can unpack to according to its block headers.
 
-    Streaming writers (Java's) leave the content size out, and the library's stream reader takes a cut frame
-    for a whole one; walking the block headers answers both questions.
+    Streaming writers (Java's) leave the content size out, and the library's stream reader accepts a truncated
+    frame; walking the block headers solves both problems.
     """
     import zstandard
 

@@ -139,12 +139,12 @@ class ErrorCode(enum.IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133
 
 
-# A message may quote what a client sent, which may be long; older versions have room for 32,767 bytes.
+# A message may quote a client's long input; older versions have room for 32,767 bytes.
 _LONGEST_MESSAGE = 1000
 
 
 class KafkaError(Exception):
-    """A failure that a client is told by code; the message is for people."""
+    """A failure that a client gets as a code; the message is for people."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         if len(message) > _LONGEST_MESSAGE:
@@ -154,7 +154,7 @@ class KafkaError(Exception):
         self.message = message or code.name
 
     def as_value(self) -> Self:
-        """For one of many outcomes: its frames would keep all of them alive, in a circle, until a full collection."""
+        """Drop the traceback: its frames would keep all of many outcomes alive, in a cycle, until a full collection."""
         self.__traceback__ = self.__context__ = self.__cause__ = None
         return self
 
@@ -167,7 +167,7 @@ class RecordError(NamedTuple):
 
 
 class NotDone(KafkaError):
-    """Refused before anything was done: it may be asked for again, here or elsewhere, and nothing happens twice."""
+    """Refused before anything was done: a retry, here or elsewhere, does nothing twice."""
 
     @classmethod
     def of(cls, error: KafkaError) -> "NotDone":

@@ -14,15 +14,15 @@ _MOST_ELEMENTS = LIMITS["fetch"].elements
 FLEXIBLE_FROM = 12
 TOPIC_ID_FROM = 13
 ERRORS_FROM = 7
-"""An error of the whole request has a place in the reply."""
+"""The first version whose reply has an error code for the whole request."""
 
-# Of a request: max_wait_ms, min_bytes, max_bytes and isolation level; the session; a partition from version 12 on.
+# In a request: max_wait_ms, min_bytes, max_bytes and isolation level; the session; a partition from version 12 on.
 _LIMITS = struct.Struct(">iiib")
 _SESSION = struct.Struct(">ii")
 _PARTITION = struct.Struct(">iiqiqi")
-# Our own tag of a follower's partition: far from those that Kafka counts up from zero.
+# Our own tag in a follower's partition: far from Kafka's, which count up from zero.
 DAMAGED_TAG = 10_000
-# Of a reply.
+# In a reply.
 _PARTITION_HEAD = struct.Struct(">ihqqq")
 
 
@@ -34,7 +34,7 @@ class FetchPartition(NamedTuple):
     log_start_offset: int
     max_bytes: int
     is_damaged: bool = False
-    """Between nodes: the follower waits for records of its log that are damaged."""
+    """Between nodes: the follower needs records to repair its damaged log."""
 
 
 class FetchTopic(NamedTuple):
@@ -56,7 +56,7 @@ class FetchRequest(NamedTuple):
     forgotten: list[tuple[str | bytes, list[int]]]
     rack_id: str
     replica_epoch: int = -1
-    """The broker epoch of a follower, from version 15 on."""
+    """The follower's broker epoch, from version 15 on."""
 
 
 class FetchedPartition(msgspec.Struct):

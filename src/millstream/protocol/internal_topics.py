@@ -1,4 +1,4 @@
-"""Topics in which a cluster keeps its own things, by the names that clients know them by."""
+"""The names of topics that hold a cluster's own state."""
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"

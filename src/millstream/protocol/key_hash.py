@@ -1,7 +1,7 @@
-"""Kafka's hash of a key, MurmurHash2 with Kafka's seed: the partition where messages of a key go.
+"""Kafka's key hash, MurmurHash2 with Kafka's seed, which chooses the partition of a message.
 
-librdkafka computes it when it chooses a partition. It is here for the doors, for programs that want to know where a key
-goes without sending, and for partitioners of their own that fall back to it.
+librdkafka has its own. This one is for the doors, for programs that need a key's partition without sending, and for
+custom partitioners that fall back to it.
 """
 
 from struct import iter_unpack

@@ -1,8 +1,8 @@
-"""Values as bytes by a table of their fields: for the records of internal topics, which kio has no description of.
+"""A binary codec from a table of fields: for the records of internal topics, which kio does not describe.
 
-A `Layout` takes the fields of a struct in order, with the bytes that their types stand for, and the versions that have
-them. It writes a value behind the number of its version and reads it back, whichever version wrote it: fields that an
-older version lacks get their defaults, and a newer version may only have added tagged fields (KIP-915).
+A `Layout` takes the fields of a struct in order, with the encodings of their types and the versions that have them. It
+writes the version before the value, and reads values of all versions: fields that an older version lacks get their
+defaults, and a newer version may only add tagged fields (KIP-915).
 
     class Point(msgspec.Struct):
         x: Int32
@@ -43,7 +43,7 @@ _LONGEST_STRING = 0x7FFF
 
 
 class Codec(NamedTuple):
-    """Both directions of one field at one version. `number` is the struct format of what can be packed together."""
+    """Encoder and decoder of a field at one version. `number` is its struct format, if it can be packed with others."""
 
     write: Callable[[Any], bytes]
     read: Callable[[Reader], Any]
@@ -51,17 +51,17 @@ class Codec(NamedTuple):
 
 
 Kind = Callable[[int, bool], Codec]
-"""What a field consists of: its codec, given the version of the value and whether that is a flexible one."""
+"""The kind of a field: returns its codec for a version, which may be flexible."""
 
 
 class Field(NamedTuple):
     """`since` and `until` are the first and last versions with the field; others read `default`, or the struct's own.
 
-    A field with a `tag` stands behind the others of a flexible version, and only where it is not the default.
+    A field with a `tag` is written after the others in flexible versions, and only if it is not the default.
     """
 
     kind: Kind | None = None
-    """That of the field's type, if not given."""
+    """By default, the kind of the field's type."""
     since: int = 0
     until: int = 0x7FFF
     tag: int | None = None
@@ -96,7 +96,7 @@ def NULLABLE_STRING(_version: int, flexible: bool) -> Codec:  # noqa: N802
 
 
 def BYTES(_version: int, flexible: bool) -> Codec:  # noqa: N802
-    """Null is read as no bytes."""
+    """Null is read as empty bytes."""
     return Codec(
         lambda value: (uvarint(len(value) + 1) if flexible else I32.pack(len(value))) + value,
         lambda reader: bytes(reader.nullable_bytes() or b""),
@@ -142,7 +142,7 @@ def row(*of: Kind) -> Kind:
 
 
 def mapped(of: Kind, to_wire: Callable[[Any], Any], from_wire: Callable[[Any], Any]) -> Kind:
-    """Another shape in the program than in the bytes."""
+    """A kind whose values are converted on the way to and from the wire."""
 
     def kind(version: int, flexible: bool) -> Codec:
         codec = of(version, flexible)
@@ -152,7 +152,7 @@ def mapped(of: Kind, to_wire: Callable[[Any], Any], from_wire: Callable[[Any], A
 
 
 def optional(of: Kind) -> Kind:
-    """A structure that may be null: a byte before it says whether it is there."""
+    """A nullable structure: a byte before it tells whether it is present."""
 
     def kind(version: int, flexible: bool) -> Codec:
         codec = of(version, flexible)
@@ -189,7 +189,7 @@ def _fields_of(made: type) -> list[_NamedField]:
 
 
 def _kind_of(of: Any) -> Kind:
-    """The bytes that a type stands for."""
+    """The kind of a type."""
     if of in _KINDS:
         return _KINDS[of]
     origin, arguments = get_origin(of), get_args(of)
@@ -236,7 +236,7 @@ class Layout(Generic[T]):
         return I16.pack(version) + self._at(version, version >= self._flexible_from).write(value)
 
     def decode(self, data: bytes) -> T:
-        """MalformedRequest for anything that `encode` did not make."""
+        """MalformedRequest for invalid bytes."""
         reader = Reader(memoryview(data))
         version = reader.i16()
         if version < 0:
@@ -246,7 +246,7 @@ class Layout(Generic[T]):
         return value
 
     def __call__(self, version: int, flexible: bool) -> Codec:
-        """As the kind of a field: a structure within a structure, without a version of its own."""
+        """Use the layout as the kind of a field: a nested structure, without a version of its own."""
         return self._at(version, flexible)
 
     def _codec(self, version: int, flexible: bool) -> Codec:
@@ -278,7 +278,7 @@ class Layout(Generic[T]):
 
 
 class _Step(NamedTuple):
-    """One field, or several numbers that stand next to each other, which are packed in one go."""
+    """One field, or several adjacent numbers, which are packed together."""
 
     names: tuple[str, ...]
     slot: Any

@@ -1,14 +1,13 @@
-"""How much one request may ask for, by API: the only table of it.
+"""The limits of requests, by API.
 
-Kafka takes a million elements in any array. Here an element costs five to forty microseconds of the one event loop, so
-each API takes what its clients can mean, and not more. A request beyond its limit is refused before the work is done,
-with INVALID_REQUEST where the API's reply has a place for an error of the whole request, else by closing the
-connection.
+Kafka accepts a million elements in any array. Here an element takes five to forty microseconds of the only event loop,
+so each API accepts only as many as real clients need. A larger request is refused before the work is done, with
+INVALID_REQUEST if the API's reply has an error code for the whole request, else by closing the connection.
 
-- `size_bytes`: of the whole request. Produce alone may be as large as socket.request.max.bytes.
-- `elements`: of all arrays of a request together, at every depth, and of all tagged fields. Messages have no recursive
-  types, so their depth is that of their schema, four arrays at most.
-- `arrays`: of single arrays, by their names, where elements cost more than they look.
+- `size_bytes`: of the whole request. Only Produce may be as large as socket.request.max.bytes.
+- `elements`: of all arrays and tagged fields of a request together, at every depth. Messages have no recursive types,
+  so their depth is that of their schema, four arrays at most.
+- `arrays`: of single arrays, by name, whose elements are expensive.
 - `MAX_TAGS`: tagged fields in one place. Kafka's messages have up to four.
 """
 
@@ -18,7 +17,7 @@ from typing import NamedTuple
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 MAX_TAGS = 32
-# For what is no client's request: replies to our own tools, records of internal topics, other nodes.
+# For everything but clients' requests: replies to our own tools, records of internal topics, other nodes.
 UNLIMITED_ELEMENTS = 1_000_000
 NO_ARRAYS: Mapping[str, int] = {}
 
@@ -27,7 +26,7 @@ _WHATEVER_IS_TAKEN = 2**31 - 1
 
 
 class TooManyElements(KafkaError):
-    """A request that asks for more than its API takes; well-formed as far as it was read."""
+    """A request exceeds its API's limit; it is well-formed as far as it was read."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_REQUEST, message)
@@ -45,7 +44,7 @@ _SMALL = RequestLimit(_MB // 4, 1_000)
 _OF_NODES = RequestLimit(_WHATEVER_IS_TAKEN, UNLIMITED_ELEMENTS)
 
 LIMITS: dict[str, RequestLimit] = {
-    # Topics and partitions: a client may read, or look at, tens of thousands of partitions at once.
+    # Topics and partitions: a client may use tens of thousands of partitions at once.
     "produce": RequestLimit(_WHATEVER_IS_TAKEN, 10_000),
     "fetch": RequestLimit(8 * _MB, 50_000),
     "list_offsets": RequestLimit(8 * _MB, 50_000),

@@ -1,7 +1,7 @@
-"""Millstream's own request for the checksum of a part of one replica's log; nodes answer for what they have on disk.
+"""Millstream's own request for the checksum of a part of one replica's log on disk.
 
-From `offset` on, batches are taken whole until they make `max_bytes` or reach `until`, so that two replicas that hold
-the same take the same, however their segments are cut.
+It covers whole batches from `offset` on, up to `max_bytes` or `until`, so that equal logs give equal checksums, however
+they are divided into segments.
 
     request   topic_id uuid | partition int32 | offset int64 | until int64 (-1: the high watermark) | max_bytes int32
     reply     error int16 | message string | log_start_offset int64 | high_watermark int64 | cleaned_offset int64
@@ -71,6 +71,6 @@ def encode_checksum_reply(
 
 
 def decode_checksum_reply(data: memoryview) -> tuple[int, str, LogChecksum]:
-    """The error code, 0 when there is none, its message, and what was found."""
+    """The error code (0 for none), its message, and the result."""
     reader = Reader(data)
     return reader.i16(), reader.string(), LogChecksum(*reader.unpack(_REPLY))

@@ -1,5 +1,5 @@
-"""Millstream's own request for what is wrong with a node and the logs that it keeps: a disk that takes no writes,
-damaged or missing records, files that cannot be used. The request is empty.
+"""Millstream's own request for the faults of a node and its logs: a disk that refuses writes, damaged or missing
+records, unusable files. The request is empty.
 """
 
 import msgspec
@@ -8,14 +8,14 @@ from millstream.protocol.wire import MalformedRequest
 
 
 class LogFault(msgspec.Struct, frozen=True, array_like=True):
-    """What a user can read: why, and what to do."""
+    """A fault of one log, with its reason and remedy in words."""
 
     topic: str
     partition: int
     reason: str
     advice: str
     mends_itself: bool = False
-    """Another replica has what is damaged here, and it is being fetched."""
+    """The damaged records are being fetched from another replica."""
 
 
 class NodeFault(msgspec.Struct, frozen=True, array_like=True):

@@ -1,11 +1,11 @@
-"""The binary message frame: one message as bytes that can stand alone, in a record's value or in a request's body.
+"""The binary message frame: one self-contained message, in a record's value or a request's body.
 
     length int32 | crc int32 | magic int8 | attributes int8 | timestamp_ms int64
     key_length int32 (-1: null) | key | value_length int32 (-1: null) | value
     header_count int32 | (key_length int32 | key in UTF-8 | value_length int32 (-1: null) | value) ...
 
-Numbers are big-endian. The length counts what follows it; the checksum is CRC-32 (zlib's) of all behind the checksum.
-No attribute is defined: a frame with any is refused, because it may mean that the value is packed.
+Numbers are big-endian. The length counts the bytes after it; the checksum is CRC-32 (zlib's) of the bytes after the
+checksum. No attribute is defined: a frame with any is refused, because its value may be compressed.
 """
 
 import struct
@@ -94,7 +94,7 @@ def _read_length(view: memoryview, position: int) -> tuple[int, int]:
 
 def _read_headers(view: memoryview, position: int, max_headers: int) -> tuple[Headers, int]:
     count, position = _read_length(view, position)
-    # Every header takes at least its two lengths, so a count beyond that is not walked through.
+    # Every header takes at least its two lengths, so a larger count is refused at once.
     if count < 0 or count * 2 * _LENGTH.size > len(view) - position:
         raise FrameError(f"the frame claims {count} headers")
     if count > max_headers:

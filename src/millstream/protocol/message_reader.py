@@ -1,5 +1,5 @@
-"""Reads any message from kio's description of it. Ours because kio's reader believes an array's length before it has
-seen the elements: twenty bytes that claim a billion of them end the process.
+"""Reads any message from kio's description of it. kio's own reader trusts an array's length before it has read the
+elements: twenty bytes that claim a billion elements would end the process.
 
 A message is read at one version and presented in the shape of another, newer one: fields that the older version lacks
 get their defaults, fields that the newer one has dropped are kept as further attributes.
@@ -36,7 +36,7 @@ _UNIX_EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
 @cache
 def values_reader(message: Any, presented_as: Any) -> Callable[[Reader], dict[str, Any]]:
-    """Reads `message` into the values that an object of `presented_as` is made of, by name."""
+    """A reader of `message` that returns the fields of `presented_as`, by name."""
     newer = {field.name: field for field in shape_of(presented_as)}
     shape = shape_of(message)
     steps = _steps([field for field in shape if field.tag is None], newer)
@@ -60,7 +60,7 @@ def values_reader(message: Any, presented_as: Any) -> Callable[[Reader], dict[st
 
 
 def _steps(fields: list[FieldShape], newer: dict[str, FieldShape]) -> list[Step]:
-    """Numbers that stand next to each other are read in one go."""
+    """The steps of a reader; adjacent numbers are read together."""
     steps: list[Step] = []
     for is_number, group in groupby(
         fields, lambda field: field.kafka_type in _NUMBERS and not field.is_array

@@ -1,4 +1,4 @@
-"""What kio's classes say about a message: its fields, their types, which may be null, what they are when left out."""
+"""The fields of a message from kio's classes: types, which are nullable, and defaults."""
 
 import datetime
 import types

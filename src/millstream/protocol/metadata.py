@@ -12,9 +12,9 @@ _MOST_ELEMENTS = LIMITS["metadata"].elements
 FLEXIBLE_FROM = 9
 TOPIC_ID_FROM = 10
 ERRORS_FROM = 13
-"""An error of the whole request has a place in the reply."""
+"""The first version whose reply has an error code for the whole request."""
 NOT_ASKED = -(2**31)
-# Every operation a client may do where there are no access rules, as bits of Kafka's operation codes.
+# All operations, which are allowed without access rules, as bits of Kafka's operation codes.
 ALL_TOPIC_OPERATIONS = 3576
 ALL_CLUSTER_OPERATIONS = 8096
 
@@ -27,7 +27,7 @@ class WantedTopic(NamedTuple):
 
 
 class MetadataRequest(NamedTuple):
-    """`topics` is None for all of them."""
+    """`topics` is None for all topics."""
 
     topics: list[WantedTopic] | None
     allow_auto_topic_creation: bool
@@ -61,7 +61,7 @@ class TopicMetadata(NamedTuple):
 
 
 class ClusterMetadata(NamedTuple):
-    """All of a reply but its topics."""
+    """A reply without its topics."""
 
     cluster_id: str
     controller_id: int
@@ -107,7 +107,7 @@ def encode_metadata_reply(
 def encode_metadata_head(
     version: int, cluster: ClusterMetadata, topic_count: int, throttle_ms: int = 0
 ) -> bytes:
-    """All that comes before the topics, which may be written in several parts, and then the end."""
+    """The reply up to the topics, which may follow in several parts, before the end."""
     flexible = version >= FLEXIBLE_FROM
     tags = b"\0" if flexible else b""
     out = bytearray(I32.pack(throttle_ms) if version >= 3 else b"")
@@ -148,7 +148,7 @@ def encode_metadata_end(version: int, request: MetadataRequest) -> bytes:
 
 
 def encode_metadata_refusal(version: int, code: ErrorCode) -> bytes:
-    """From version 13 on: an error of the whole request, and nothing else."""
+    """A reply with only an error for the whole request, from version 13 on."""
     head = encode_metadata_head(version, ClusterMetadata("", -1, []), 0)
     return head + I16.pack(code) + b"\0"
 

@@ -36,7 +36,7 @@ class CommitRequest(NamedTuple):
     generation_or_epoch: int
     member_id: str
     instance_id: str | None
-    # Versions 2 to 4 let the client say how long its offsets are kept; -1 is as long as the broker keeps them.
+    # Versions 2 to 4 let the client choose the retention; -1 is the broker's.
     retention_ms: int
     topics: list[TopicCommit]
 

@@ -1,7 +1,7 @@
-"""The first words of a connection on which a node is to answer for itself only, and for whom its requests are.
+"""The first request on a connection whose requests must not be forwarded to other nodes.
 
-A node that forwards a client's requests says which client; our own tools and nodes that want a certain node say nothing
-more. Where nothing is forwarded the words change nothing.
+A node that forwards a client's requests names the client in it; our own tools, and nodes that need this particular
+node, name none.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from millstream.protocol.wire import I32, Reader, string
 
 class Greeting(NamedTuple):
     cluster_id: str = ""
-    """Of the forwarding node; empty for who speaks for itself."""
+    """Of the forwarding node; empty if nothing is forwarded."""
     node_id: int = -1
     client: str = ""
     """The client's address and port."""

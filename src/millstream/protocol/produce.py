@@ -1,6 +1,6 @@
 """Produce requests and replies, versions 0 to 13. Record batches stay views of the request's buffer.
 
-Versions 0 to 2 are understood only so that they can be refused by name: what they carry is an older record format.
+Versions 0 to 2 are parsed only to refuse each partition: they have an older record format.
 """
 
 import struct
@@ -75,7 +75,7 @@ def decode_produce(buffer: memoryview, position: int, version: int) -> ProduceRe
 
 
 def encode_produce_reply(version: int, outcomes: list[PartitionOutcome], throttle_ms: int = 0) -> bytes:
-    """Body of the reply. Outcomes of one topic stand next to each other, as they came."""
+    """The reply's body. Outcomes of one topic must be adjacent."""
     flexible = version >= FLEXIBLE_FROM
     groups = _by_topic(outcomes) if len(outcomes) != 1 else [(outcomes[0].topic, outcomes)]
     out = bytearray(array_length(len(groups), flexible=flexible))

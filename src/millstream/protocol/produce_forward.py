@@ -1,4 +1,4 @@
-"""Produce from the sending side: requests out, replies in, in whatever version a client spoke. The other side is
+"""The client's side of Produce, in any version: encodes requests, decodes replies. The server's side is
 `protocol.produce`."""
 
 from collections.abc import Iterable
@@ -49,7 +49,7 @@ def encode_produce_request(
 
 
 def decode_produce_reply(body: memoryview, version: int) -> list[PartitionOutcome]:
-    """From version 3 on; MalformedRequest when it is no such reply. Who leads is left out."""
+    """From version 3 on; MalformedRequest for invalid bytes. Current leaders are ignored."""
     reader = Reader(body, flexible=version >= FLEXIBLE_FROM)
     outcomes = []
     for _ in range(reader.array_length()):

@@ -1,7 +1,7 @@
-"""Millstream's own requests about queues, for its client and its command line: what Kafka's share groups cannot say.
+"""Millstream's own requests about queues, for its client and its command line, beyond Kafka's share groups.
 
-A request and its answer are msgpack. Taking and settling messages may be asked of any node; looking at queues and
-purging them is for the node that leads the partition, and tells only of what is led there.
+Requests and answers are msgpack. Any node takes requests to receive and settle messages; requests to inspect and purge
+queues go to the partition's leader, which answers only for partitions that it leads.
 """
 
 from typing import TypeVar
@@ -29,16 +29,16 @@ class TakeMessages(msgspec.Struct, frozen=True, tag="take"):
 
 
 class TakenFrom(msgspec.Struct, frozen=True):
-    """Batches as they are stored; what is in no range is not for the consumer."""
+    """Batches as stored; records outside the ranges are not for the consumer."""
 
     partition: int
     ranges: tuple[QueueRange, ...]
     batches: bytes
     until_ms: int
     lock_ms: int = 15_000
-    """How long the locks last, for who has another clock; an older node does not say."""
+    """How long the locks last, as a duration because clocks differ; older nodes do not send it."""
     incarnation: int = 0
-    """Of the topic, for settling: another may be made under its name. 0 where an older node does not say."""
+    """Of the topic, for settling: another may be made under its name. Older nodes do not send it."""
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -46,9 +46,9 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class SettledRange(msgspec.Struct, frozen=True, array_like=True):
-    """`outcome` by Kafka's numbers, or 1000: it was never delivered, so that time does not count.
+    """`outcome`: Kafka's number, or 1000 for messages that were never delivered, so that the attempt does not count.
 
-    A `delay_ms` of 0 leaves it to the group's settings.
+    With a `delay_ms` of 0 the group's settings apply.
     """
 
     first: int
@@ -68,7 +68,7 @@ class SettleMessages(msgspec.Struct, frozen=True, tag="settle"):
 
 
 class SettledAll(msgspec.Struct, frozen=True):
-    """An error and its words for each range, in order."""
+    """Error code and message for each range, in order."""
 
     outcomes: tuple[tuple[int, str], ...]
 
@@ -83,7 +83,7 @@ class Released(msgspec.Struct, frozen=True):
 
 
 class LookAtQueues(msgspec.Struct, frozen=True, tag="look"):
-    """Those of this node, of one group and one topic where these are not empty."""
+    """Asks for this node's queues; a non-empty group or topic restricts them."""
 
     group: str = ""
     topic: str = ""
@@ -99,7 +99,7 @@ class QueueRow(msgspec.Struct, frozen=True):
     in_flight: int
     runs: int
     oldest_ms: int
-    """When the first message that is not settled was written; -1 where there is none."""
+    """When the first unsettled message was written; -1 if there is none."""
     delivered: int
     redelivered: int
     accepted: int
@@ -112,7 +112,7 @@ class QueueRows(msgspec.Struct, frozen=True):
 
 
 class PeekAtQueue(msgspec.Struct, frozen=True, tag="peek"):
-    """Messages that are not settled, from an offset on; nothing is locked."""
+    """Asks for unsettled messages from an offset on, without locking them."""
 
     group: str
     topic: str
@@ -136,7 +136,7 @@ class Peeked(msgspec.Struct, frozen=True):
 
 
 class PurgeQueue(msgspec.Struct, frozen=True, tag="purge"):
-    """Give up what waits; what is out for delivery is not touched."""
+    """Drop waiting messages; those out for delivery are kept."""
 
     group: str
     topic: str
@@ -151,15 +151,15 @@ QueueRequest = TakeMessages | SettleMessages | ReleaseMember | LookAtQueues | Pe
 Answer = TypeVar("Answer", bound=msgspec.Struct)
 
 DEAD_LETTER_PREFIX = "__dlq.errors."
-"""Of the headers that tell of a dead letter what happened to it, as in Apache Kafka 4.4."""
+"""The prefix of headers that describe a dead letter, as in Apache Kafka 4.4."""
 RECORD_MISSING = DEAD_LETTER_PREFIX + "record.missing"
-"""Our own, of a letter that only names its record: why it does not hold it."""
+"""Our own header: why a dead letter only names its record instead of containing it."""
 STAYS = "it does not say where it came from, or does not hold its record"
 """Why a dead letter cannot be redriven."""
 
 
 def source_of(headers: Headers) -> str | None:
-    """The topic that a dead letter can go back to; None where it STAYS."""
+    """The topic that a dead letter can be redriven to; None if it cannot."""
     found = dict(headers)
     topic = found.get(f"{DEAD_LETTER_PREFIX}topic")
     return None if not topic or RECORD_MISSING in found else topic.decode(errors="replace")
@@ -181,7 +181,7 @@ def encode_request(request: QueueRequest) -> bytes:
 
 
 def decode_request(data: memoryview) -> QueueRequest:
-    """KafkaError INVALID_REQUEST for anything else."""
+    """KafkaError INVALID_REQUEST for invalid bytes."""
     try:
         return _requests.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -1,11 +1,11 @@
-"""Kafka's record batch, format v2, seen from outside: its 61-byte header, checksum and stamps.
+"""Kafka's record batch, format v2, without its records: the 61-byte header, checksum and stamps.
 
     base_offset int64 | batch_length int32 | leader_epoch int32 | magic int8 | crc uint32 | attributes int16
     last_offset_delta int32 | base_timestamp int64 | max_timestamp int64 | producer_id int64
     producer_epoch int16 | base_sequence int32 | record_count int32 | records ...
 
 The checksum covers everything from `attributes` on, so offset and leader epoch can be stamped without touching it.
-Opening the records is the business of `protocol.records`.
+`protocol.records` reads the records.
 """
 
 import struct
@@ -42,15 +42,15 @@ NO_TIMESTAMP = -1
 
 
 def encode_epoch(leader_epoch: int, position: int) -> tuple[list[bytes], int]:
-    """What to write, and where, so that the batch at `position` of a file is of that epoch."""
+    """The bytes and the position to write to give the batch at `position` of a file this epoch."""
     return [_EPOCH.pack(leader_epoch)], position + _EPOCH_AT
 
 
 class CorruptBatch(KafkaError):
-    """Bytes that are not the batch they claim to be."""
+    """Bytes that are no valid batch."""
 
     def __init__(self, message: str, position: int, segment_base: int = -1) -> None:
-        """`segment_base`: where the damaged segment of a log begins; -1 when it is none."""
+        """`segment_base`: the base offset of the damaged segment; -1 outside a log."""
         super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
         self.position = position
         self.segment_base = segment_base
@@ -97,7 +97,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequences count to 2**31 - 1 and start at 0 again."""
+        """Sequences wrap around to 0 after 2**31 - 1."""
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF if self.base_sequence >= 0 else -1
 
 
@@ -106,7 +106,7 @@ def read_header(buffer: bytes | bytearray | memoryview, position: int = 0) -> Ba
 
 
 def check_stored(view: memoryview, position: int, header: BatchHeader) -> None:
-    """Raise CorruptBatch unless the whole batch at `position` is in `view` and its checksum holds."""
+    """Raise CorruptBatch unless `view` has the whole batch at `position` with a good checksum."""
     if header.magic != MAGIC:
         raise CorruptBatch(f"record batch has magic {header.magic}, expected {MAGIC}", position)
     size = header.size_bytes
@@ -117,7 +117,7 @@ def check_stored(view: memoryview, position: int, header: BatchHeader) -> None:
 
 
 def iter_batches(view: memoryview) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of every whole batch; CorruptBatch at the first that does not hold, a torn tail included."""
+    """Position and header of every whole batch; CorruptBatch at the first invalid one, including a torn tail."""
     position, end = 0, len(view)
     while position < end:
         if end - position < HEADER_SIZE:
@@ -129,7 +129,7 @@ def iter_batches(view: memoryview) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def check_produced(view: memoryview, produce_version: int) -> BatchHeader:
-    """Validate what a producer sent for one partition: exactly one batch, whole, intact and plausible."""
+    """Validate a producer's data for one partition: exactly one batch, whole, intact and plausible."""
     size = len(view)
     if size < HEADER_SIZE:
         magic = view[MAGIC_AT] if size > MAGIC_AT else MAGIC
@@ -174,7 +174,7 @@ def _check_attributes(header: BatchHeader, produce_version: int) -> None:
 
 
 def stamp(view: memoryview | bytearray, position: int, base_offset: int, leader_epoch: int) -> None:
-    """Assign offset and leader epoch in place; neither is under the checksum."""
+    """Set offset and leader epoch in place; the checksum covers neither."""
     _OFFSET.pack_into(view, position, base_offset)
     _EPOCH.pack_into(view, position + _EPOCH_AT, leader_epoch)
 

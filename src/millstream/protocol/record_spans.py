@@ -1,4 +1,4 @@
-"""Where each record of an opened batch stands, for those who keep or drop records as they are."""
+"""The spans of records in an unpacked batch, to keep or drop records without decoding them."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -8,15 +8,15 @@ from millstream.protocol.record_batch import BatchHeader
 from millstream.protocol.records import InvalidRecordsError, record_windows
 from millstream.protocol.varint import INT64_BYTES, VarintError, encode_varint, read_varint
 
-# Of one batch, in a reply: the others fail with it all the same.
+# The most records of one batch named in a reply; the whole batch is refused anyway.
 _MOST_NAMED = 1000
 
 
 class RecordSpan(NamedTuple):
     start: int
-    """Of the record's length field."""
+    """The position of the record's length field."""
     body: int
-    """Of its attributes; the timestamp delta follows them."""
+    """The position of its attributes; the timestamp delta follows them."""
     after_timestamp: int
     end: int
     offset_delta: int
@@ -28,7 +28,7 @@ class RecordSpan(NamedTuple):
 def record_spans(header: BatchHeader, data: bytes, previous_delta: int = -1) -> Iterator[RecordSpan]:
     """The spans of all records in `data`, a batch's unpacked payload; raises InvalidRecordsError.
 
-    For a part of it, `header` counts the records in that, and `previous_delta` is the last of the part before.
+    For a part of a payload, `header` counts its records, and `previous_delta` is the last delta of the part before.
     """
     try:
         yield from _spans(header, data, previous_delta)
@@ -71,9 +71,9 @@ def _spans(header: BatchHeader, data: bytes, previous_delta: int) -> Iterator[Re
 
 
 def keyed_windows(header: BatchHeader, pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The pieces cut where records end, of a batch that a compacted topic can hold: sound records, each with a key.
+    """The pieces, cut at the ends of records, of a batch for a compacted topic: valid records, each with a key.
 
-    Otherwise an error that names the first records without one.
+    Otherwise raises an error that names the first records without a key.
     """
     previous_delta = -1
     unkeyed: list[int] = []
@@ -95,12 +95,12 @@ def keyed_windows(header: BatchHeader, pieces: Iterable[bytes]) -> Iterator[byte
 
 
 def record_times(header: BatchHeader, pieces: Iterable[bytes]) -> Iterator[tuple[int, int]]:
-    """Timestamp and offset of each record. Keys and values are passed over, so a piece is in memory and no more."""
+    """Timestamp and offset of each record; only one piece is in memory at a time."""
     left, most_delta = header.record_count, header.last_offset_delta
     append_time = header.max_timestamp if header.log_append_time else None
     data, position = b"", 0
     for piece in pieces:
-        # Behind it when a record goes on in the next piece.
+        # Past the end when a record continues in the next piece.
         position -= len(data)
         data, position = (piece, position) if position >= 0 else (data[position:] + piece, 0)
         while left:
@@ -125,7 +125,7 @@ def record_times(header: BatchHeader, pieces: Iterable[bytes]) -> Iterator[tuple
 
 
 def with_timestamp_delta(data: bytes, span: RecordSpan, timestamp_delta: int) -> bytes:
-    """The encoded record under another timestamp delta; all else stays as it is."""
+    """The encoded record with another timestamp delta."""
     delta = encode_varint(timestamp_delta)
     length = 1 + len(delta) + span.end - span.after_timestamp
     attributes = data[span.body : span.body + 1]

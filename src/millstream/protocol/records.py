@@ -1,10 +1,10 @@
-"""The records inside one v2 batch: opening a batch and building one.
+"""The records inside a v2 batch: reading and building batches.
 
     length varint | attributes int8 | timestamp_delta varlong | offset_delta varint
     key_length varint (-1: null) | key | value_length varint (-1: null) | value
     header_count varint | (key_length varint | key | value_length varint (-1: null) | value) ...
 
-The broker passes batches on unopened; this is for the other doors (HTTP, MQTT), internal topics and tools.
+The broker passes batches on without reading them; this is for HTTP, MQTT, internal topics and tools.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -48,10 +48,10 @@ _NULL_BYTE = _NULL[0]
 
 
 class InvalidRecordsError(KafkaError):
-    """A batch whose records cannot be read as its header promises, or stored where they should be."""
+    """A batch whose records do not match its header, or cannot be stored in their topic."""
 
     def __init__(self, message: str, records: tuple[RecordError, ...] = ()) -> None:
-        """`records` are those of the batch that are wrong, where the others are not."""
+        """`records`: the invalid records, if the others are valid."""
         super().__init__(ErrorCode.INVALID_RECORD, message)
         self.records = records
 
@@ -65,7 +65,7 @@ class TooLargeUnpacked(InvalidRecordsError):
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """One message. A msgspec struct: a frozen dataclass takes longer to make than the record to decode."""
+    """One message. A msgspec struct, because creating a frozen dataclass takes longer than decoding the record."""
 
     offset: int
     timestamp_ms: int
@@ -88,7 +88,7 @@ def decode_records(
 
 
 def check_record_count(header: BatchHeader, most: int) -> None:
-    """For who opens a batch: a few bytes may stand for millions of records."""
+    """Raise before unpacking if the header claims too many records: a few bytes may stand for millions."""
     if header.record_count > most:
         raise TooLargeUnpacked(f"a batch of {header.record_count} records; at most {most} are opened")
 
@@ -132,7 +132,7 @@ def _unpacked(header: BatchHeader, packed: memoryview, limit: int) -> Iterator[b
 
 
 def record_windows(header: BatchHeader, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """The pieces cut where records end, and how many are in each; all that the header promises, and nothing behind."""
+    """The pieces, cut at the ends of records, with their record counts; raises unless the total matches the header."""
     left = header.record_count
     waiting: list[bytes] = []
     waiting_bytes = wanted_bytes = 0
@@ -140,7 +140,7 @@ def record_windows(header: BatchHeader, pieces: Iterable[bytes]) -> Iterator[tup
         waiting.append(piece)
         waiting_bytes += len(piece)
         if waiting_bytes < wanted_bytes:
-            # Of a record that is larger than a piece.
+            # A record is larger than a piece.
             continue
         data = waiting[0] if len(waiting) == 1 else b"".join(waiting)
         count, end, wanted_bytes = _whole_records(data, left)
@@ -156,7 +156,7 @@ def record_windows(header: BatchHeader, pieces: Iterable[bytes]) -> Iterator[tup
 
 
 def _whole_records(data: bytes, most: int) -> tuple[int, int, int]:
-    """How many whole records there are, where they end, and how much the next one needs from there."""
+    """The number of whole records, the position of their end, and the size of the next one."""
     position = count = 0
     end = len(data)
     while count < most and position < end:
@@ -193,7 +193,7 @@ def open_batch(batch: memoryview | bytes | bytearray, limit: int) -> tuple[Batch
 
 
 def _checked(batch: memoryview | bytes | bytearray) -> tuple[BatchHeader, memoryview]:
-    """The batch's header and its payload, as packed. A batch that compaction emptied has none, whatever its codec."""
+    """The batch's header and packed payload; a batch emptied by compaction has no payload, whatever its codec."""
     view = memoryview(batch)
     if len(view) < HEADER_SIZE:
         raise InvalidRecordsError(f"{len(view)} bytes are too few for a record batch")
@@ -214,7 +214,7 @@ def _checked(batch: memoryview | bytes | bytearray) -> tuple[BatchHeader, memory
 
 
 def _decode(header: BatchHeader, data: bytes, headers_left: int = _UNBOUNDED) -> list[Record]:  # noqa: C901
-    # Lengths and deltas of one or two bytes are read in line: a call for each would double the time.
+    # Lengths and deltas of one or two bytes are read inline: a call for each would double the time.
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     most_delta = header.last_offset_delta
     append_time = header.max_timestamp if header.log_append_time else None
@@ -284,7 +284,7 @@ def _decode(header: BatchHeader, data: bytes, headers_left: int = _UNBOUNDED) ->
 
         headers: Headers = ()
         if data[position]:
-            # Those of the record before, mostly: a producer's headers seldom change.
+            # Usually the same headers as in the previous record: a producer's headers seldom change.
             rest = data[position:record_end]
             if rest == last_rest:
                 headers, position = last_headers, record_end
@@ -325,7 +325,7 @@ def _read_headers(data: bytes, position: int, most: int) -> tuple[Headers, int]:
         raise TooLargeUnpacked(f"a record counts {count} headers; {most} more are read of its batch")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
-        # Lengths of one byte in line, as with the records themselves.
+        # Lengths of one byte are read inline, as in records.
         raw = data[position]
         if raw < 0x80 and not raw & 1:
             key: bytes | None = data[position + 1 : (position := position + 1 + (raw >> 1))]
@@ -344,10 +344,10 @@ def _read_headers(data: bytes, position: int, most: int) -> tuple[Headers, int]:
 
 
 def encode_records(records: Iterable[Record], base_offset: int, base_timestamp: int) -> bytes:
-    """Records as they stand in a batch, in one pass: a call for each would take three times as long."""
+    """Encode records in one pass: a call for each would take three times as long."""
     varint, parts = encode_varint, list[bytes]()
     start, start_delta = b"\x00\x00", 0
-    """Attributes and the last timestamp, which the next record often has too, as it has the same headers."""
+    """Cached attributes and timestamp, which the next record often shares, like its headers."""
     last_headers: Headers = ()
     sized_headers = b"\x00"
     for record in records:
@@ -392,7 +392,7 @@ def encode_batch(
     level: int | None = None,
     delete_horizon_ms: int | None = None,
 ) -> bytes:
-    """One batch of records whose offsets grow from `base_offset` on; gaps are allowed."""
+    """One batch of records with increasing offsets from `base_offset` on; gaps are allowed."""
     if not records:
         raise ValueError("a record batch needs at least one record")
     last = base_offset - 1
@@ -431,7 +431,7 @@ def seal_batch(header: BatchHeader, payload: bytes, level: int | None = None) ->
 
 
 def seal_packed(header: BatchHeader, packed: Buffer) -> bytes:
-    """As above, of records that are packed already."""
+    """As `seal_batch`, for packed records."""
     batch_length = HEADER_SIZE - PREFIX_SIZE + len(packed)
     batch = bytearray(HEADER.pack(*header._replace(batch_length=batch_length, magic=MAGIC, crc=0)))
     batch += packed

@@ -1,4 +1,4 @@
-"""Fetch as a follower speaks it: requests out, replies in, in one version. The other side is `protocol.fetch`."""
+"""The follower's side of Fetch, in one version: encodes requests, decodes replies. Server: `protocol.fetch`."""
 
 import struct
 from collections.abc import Iterable
@@ -80,7 +80,7 @@ def _by_topic(keys: Iterable[Key]) -> dict[bytes, list[int]]:
 
 
 def decode_reply(body: memoryview) -> ReplicaFetchReply:
-    """`body` begins behind the correlation id; records stay views of it. MalformedRequest when it is no such reply."""
+    """`body` begins after the correlation id; records stay views of it. MalformedRequest for invalid bytes."""
     reader = Reader(body, flexible=True)
     _, error, session_id = reader.unpack(_REPLY_HEAD)
     partitions: list[FetchedPartition] = []

@@ -21,7 +21,7 @@ _ACCEPT = (1,)
 # A request with its size before it: API key, version, correlation id; then the length of the client id.
 _VERSION_AT, _NUMBER_AT, _HEADER_BYTES = 6, 8, 12
 _VERSION_AND_ID = struct.Struct(">hih")
-# In the fixed end of the usual request, what is between the epoch and the offsets, and what follows those.
+# In the fixed end of the usual request: the bytes between epoch and offsets, and those after the offsets.
 _PLACE_BYTES, _KIND_BYTES = 24, 6
 MOST_IN_SERIES = 200
 # Index, error code, a null message, the leader and its epoch, and the ends of both structures.
@@ -55,7 +55,7 @@ class AcknowledgeRequest(NamedTuple):
 
 
 class AcknowledgeSeries(NamedTuple):
-    """Requests that accept ranges of one partition's records, and are alike in everything else.
+    """Requests that accept ranges of one partition's records, and differ in nothing else.
 
     `numbers` are their correlation ids, `epochs` those of the session, `firsts` and `lasts` the offsets.
     """
@@ -63,7 +63,7 @@ class AcknowledgeSeries(NamedTuple):
     version: int
     client_id: bytes
     request: AcknowledgeRequest
-    """The first of them."""
+    """The first request."""
     numbers: tuple[int, ...]
     epochs: tuple[int, ...]
     firsts: tuple[int, ...]
@@ -71,7 +71,7 @@ class AcknowledgeSeries(NamedTuple):
 
 
 class PartitionOutcome(NamedTuple):
-    """`leader`: its id and epoch, where the client is to ask it."""
+    """`leader`: id and epoch, if the client must ask another node."""
 
     partition_index: int
     error: int = 0
@@ -80,7 +80,7 @@ class PartitionOutcome(NamedTuple):
 
 
 Endpoint = tuple[int, str, int, str | None]
-"""Of a node that a reply names: its id, host, port and rack."""
+"""A node in a reply: id, host, port and rack."""
 
 
 class AcknowledgeAnswer(NamedTuple):
@@ -118,7 +118,7 @@ def _one_range(buffer: memoryview, position: int, version: int) -> AcknowledgeRe
 
 @lru_cache(maxsize=4096)
 def _names(data: bytes) -> tuple[str | None, str | None] | None:
-    """Group and member, which a client says with every request; None where something else follows."""
+    """The group and member of a request; None if anything follows them."""
     reader = Reader(memoryview(data), flexible=True)
     try:
         names = reader.nullable_string(), reader.nullable_string()
@@ -128,7 +128,7 @@ def _names(data: bytes) -> tuple[str | None, str | None] | None:
 
 
 def read_series(data: memoryview, size: int) -> AcknowledgeSeries | None:
-    """Requests of so many bytes each, from the beginning of `data` on; None unless the first two are a series.
+    """A series of requests of `size` bytes each, at the start of `data`; None unless the first two are a series.
 
     A consumer that acknowledges one by one and does not wait for each reply sends many that differ in three numbers.
     """
@@ -156,13 +156,13 @@ def read_series(data: memoryview, size: int) -> AcknowledgeSeries | None:
     return AcknowledgeSeries(RENEW_FROM, client_id, request, *zip(*found, strict=True))
 
 
-# Of a row, what is the same in all requests of a series.
+# The columns that are equal in all requests of a series.
 _same = itemgetter(0, 2, 4, 7)
 
 
 @lru_cache(maxsize=256)
 def _row(tail: int) -> struct.Struct:
-    """A request whose last part begins there: head, number, names, epoch, place, two offsets, kind."""
+    """A request whose last part begins at `tail`: head, number, names, epoch, place, two offsets, kind."""
     return struct.Struct(f">{_NUMBER_AT}si{tail - _HEADER_BYTES}si{_PLACE_BYTES}sqq{_KIND_BYTES}s")
 
 
@@ -224,7 +224,7 @@ def encode_endpoints(endpoints: Sequence[Endpoint]) -> bytes:
 
 @lru_cache(maxsize=1024)
 def settled_reply(version: int, topic_id: UUID, index: int, lock_ms: int, throttle_ms: int) -> bytes:
-    """The usual reply: all that was said of one partition is done."""
+    """The usual reply: one partition, without errors."""
     answer = AcknowledgeAnswer(lock_ms=lock_ms, topics=((topic_id, (PartitionOutcome(index),)),))
     return encode_share_acknowledge_reply(version, answer, throttle_ms)
 

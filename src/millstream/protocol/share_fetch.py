@@ -17,12 +17,12 @@ from millstream.protocol.share_acknowledge import (
 from millstream.protocol.wire import I32, MalformedRequest, Reader, array_length, nullable_string, uvarint
 
 MODES_FROM = 2
-"""The acquire mode and renewals have a place in the request."""
+"""The first version with an acquire mode and renewals in the request."""
 _MOST_ELEMENTS = LIMITS["share_fetch"].elements
 # The session's epoch, max_wait_ms, min_bytes, max_bytes, max_records and batch_size; the acquire mode, and renewal.
 _WANTED = struct.Struct(">iiiiii")
 _MODES = struct.Struct(">bb")
-# Of a reply: throttle time and error code; of a partition: index and error code; what a range has; the leader.
+# In a reply: throttle time and error code; of a partition: index and error code; of a range; of the leader.
 _HEAD = struct.Struct(">ih")
 _RANGE = struct.Struct(">qqhB")
 _LEADER = struct.Struct(">iiB")
@@ -46,7 +46,7 @@ class ShareFetchRequest(NamedTuple):
 
 
 class FetchedShare(NamedTuple):
-    """What is said of one partition. `ranges`: first and last offset and delivery count of what is the client's."""
+    """One partition. `ranges`: first offset, last offset and delivery count of the records acquired for the client."""
 
     partition_index: int
     error: int = 0

@@ -1,7 +1,7 @@
-"""The requests and replies of one connection, without I/O: frames, correlation ids, what is in flight, deadlines.
+"""The requests and replies of one connection, without I/O: frames, correlation ids, requests in flight, deadlines.
 
-Who owns the connection writes `head(...)` and the body, reads a frame of the size that `reply_size` tells, and gives it
-to `received`, which finds who waits for it. Time-outs are deadlines by the owner's clock.
+The connection's owner writes `head(...)` and the body, reads a frame of the size from `reply_size`, and passes it to
+`received`, which finds its waiter. Deadlines use the owner's clock.
 """
 
 from struct import Struct
@@ -18,11 +18,11 @@ _SIZE_BYTES = 4
 
 
 class BrokenStream(ConnectionError):
-    """The bytes are no reply to a request of this stream; the connection cannot be used any more."""
+    """The bytes are no reply to a request of this stream; the connection is no longer usable."""
 
 
 class TooManyInFlight(Exception):
-    """The most requests that may be in flight are in flight already."""
+    """The limit of requests in flight is reached."""
 
 
 class _Waiting(NamedTuple, Generic[Waiter]):
@@ -31,8 +31,9 @@ class _Waiting(NamedTuple, Generic[Waiter]):
 
 
 class RequestStream(Generic[Waiter]):
-    """`in_order` is Kafka's rule: a reply to any request but the oldest breaks the stream. Without it replies come in
-    any order, and those that are not waited for are passed over.
+    """With `in_order`, as in Kafka, a reply to any request but the oldest breaks the stream.
+
+    Without it, replies may come in any order, and those without a waiter are ignored.
 
     >>> stream = RequestStream[str]()
     >>> head = stream.head(18, 0, 0, "who waits")
@@ -47,7 +48,7 @@ class RequestStream(Generic[Waiter]):
         self._most_reply_bytes = most_reply_bytes
         self._in_order = in_order
         self.correlation = 0
-        """Of the request that was sent last."""
+        """The correlation id of the last request."""
         self._waiting: dict[int, _Waiting[Waiter]] = {}
 
     @property
@@ -65,26 +66,26 @@ class RequestStream(Generic[Waiter]):
         flexible: bool = False,
         deadline: float | None = None,
     ) -> bytes:
-        """All of a request's frame but its body, which follows; `waiter` waits for the reply from now on."""
+        """The start of a request's frame, before its body; `waiter` waits for the reply from now on."""
         if len(self._waiting) >= self._most_in_flight:
             raise TooManyInFlight(f"{self._most_in_flight} requests wait for their replies")
         self._waiting[self._next_correlation()] = _Waiting(waiter, deadline)
         return self._head(api_key, version, body_bytes, client_id, flexible=flexible)
 
     def head_without_reply(self, api_key: int, version: int, body_bytes: int) -> bytes:
-        """As `head`, for a request that gets no answer, or whose answer nobody waits for."""
+        """As `head`, for a request without a reply, or whose reply is ignored."""
         self._next_correlation()
         return self._head(api_key, version, body_bytes, None, flexible=False)
 
     def reply_size(self, head: bytes | bytearray | memoryview, position: int = 0) -> int:
-        """Bytes of the frame behind the four that tell its size."""
+        """The size of the frame, without the four bytes of the size itself."""
         size: int = I32.unpack_from(head, position)[0]
         if not CORRELATION_BYTES <= size <= self._most_reply_bytes:
             raise BrokenStream(0, "what listens there does not speak Kafka's protocol, or only through TLS")
         return size
 
     def received(self, frame: memoryview) -> tuple[Waiter | None, memoryview]:
-        """The waiter for the reply, None where there is none, and what stands behind the correlation id."""
+        """The waiter for the reply, if any, and the bytes after the correlation id."""
         correlation: int = I32.unpack_from(frame)[0]
         if self._in_order and next(iter(self._waiting), None) != correlation:
             raise BrokenStream(0, "the node answered another request")
@@ -92,15 +93,15 @@ class RequestStream(Generic[Waiter]):
         return None if waiting is None else waiting.waiter, frame[CORRELATION_BYTES:]
 
     def forget(self, correlation: int) -> None:
-        """This reply is no longer waited for. Not for a stream in order, which it would break when it comes."""
+        """Stop waiting for this reply. Not for a stream in order, which the late reply would break."""
         self._waiting.pop(correlation, None)
 
     def deadline(self) -> float | None:
-        """When the oldest request's time is up; in order, those behind it are answered after it."""
+        """The deadline of the oldest request."""
         return next((each.deadline for each in self._waiting.values()), None)
 
     def give_up(self) -> list[Waiter]:
-        """All who wait, the oldest first; there will be no replies."""
+        """Stop: returns all waiters, the oldest first; they will get no replies."""
         waiting, self._waiting = self._waiting, {}
         return [each.waiter for each in waiting.values()]
 

@@ -1,6 +1,6 @@
 """Zigzag varints, as record batches use them for lengths, deltas and timestamps.
 
-Written by hand because no library reads them from the middle of a buffer without one call per byte.
+Written by hand, because no library reads them from the middle of a buffer without a call per byte.
 """
 
 INT32_BYTES = 5
@@ -8,7 +8,7 @@ INT64_BYTES = 10
 
 
 class VarintError(ValueError):
-    """More bytes, or a larger value, than the type has room for."""
+    """More bytes, or a larger value, than the type allows."""
 
 
 def read_varint(data: bytes, position: int, most_bytes: int = INT32_BYTES) -> tuple[int, int]:
@@ -41,6 +41,6 @@ def _encode(value: int) -> bytes:
     return bytes(out)
 
 
-# Lengths of most messages and their places in a batch. Indexed by the value itself, a negative one from the end.
+# Covers most lengths and deltas. Indexed by the value itself; negative values index from the end.
 _LEAST, _MOST = -64, 2048
 _SMALL = [_encode(value) for value in (*range(_MOST), *range(_LEAST, 0))]

@@ -1,4 +1,4 @@
-"""Kafka's primitive types, for the few messages that are read and written by hand because they are hot."""
+"""Kafka's primitive types, for the few performance-critical messages that are read and written by hand."""
 
 import struct
 import uuid
@@ -22,17 +22,17 @@ NULL_UUID = b"\0" * 16
 
 
 class MalformedRequest(KafkaError):
-    """Bytes that are no request of the kind they claim to be."""
+    """Bytes that are no valid message of their kind."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_REQUEST, message)
 
 
 class Reader:
-    """Reads a request from a buffer without copying it; anything that does not fit is MalformedRequest.
+    """Reads a request from a buffer without copying it; raises MalformedRequest for invalid bytes.
 
-    Array elements and tagged fields count against `elements`, each array before its first element is read: one may take
-    two bytes on the wire and a thousand in memory. More of them are TooManyElements.
+    Array elements and tagged fields count against `elements`, arrays before their first element is read, because an
+    element may take two bytes on the wire and a thousand in memory. Beyond the limit raises TooManyElements.
     """
 
     __slots__ = ("_elements", "_elements_left", "_end", "arrays", "buffer", "flexible", "position")
@@ -153,7 +153,7 @@ class Reader:
         return None if size == -1 else self.raw(size)
 
     def array_length(self) -> int:
-        """Number of elements, -1 for null. Every element takes at least a byte, so a larger count is a lie."""
+        """Number of elements, -1 for null. Every element takes at least a byte, so a larger count is invalid."""
         count = self.uvarint() - 1 if self.flexible else self.i32()
         if count < -1 or count > self._end - self.position:
             raise MalformedRequest(f"an array claims {count} elements")
@@ -167,7 +167,7 @@ class Reader:
         return TooManyElements(f"more than the {self._elements} elements that one request may have")
 
     def check_array(self, name: str, count: int) -> None:
-        """For an array that has a name, after its length was read."""
+        """Check the limit of a named array after its length was read."""
         most = self.arrays.get(name, count)
         if count > most:
             raise TooManyElements(f"{count} {name} in one request; at most {most} are taken")
@@ -194,7 +194,7 @@ class Reader:
                 self._take(self.uvarint())
 
     def has_no_tags(self) -> bool:
-        """Nearly always; then they are behind us."""
+        """Skip empty tagged fields; False if there are any, which is rare."""
         if self.position < self._end and self.buffer[self.position] == 0:
             self.position += 1
             return True
@@ -202,7 +202,7 @@ class Reader:
 
     @property
     def elements_left(self) -> int:
-        """For a reader of a part of the same request."""
+        """The remaining limit, for a reader of a part of the same request."""
         return self._elements_left
 
     def tags(self) -> dict[int, memoryview]:

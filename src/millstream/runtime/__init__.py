@@ -1,5 +1,5 @@
-"""The only door to the operating system: clock, disk and background tasks.
+"""All access to the operating system: clock, disk and background tasks.
 
-Everything above decides; what it decided is done here. A test or the simulator replaces these
-objects and nothing else. Nothing in this room knows about Kafka.
+Other packages decide; this one acts. Tests and the simulator replace only these objects. Nothing
+here knows about Kafka.
 """

@@ -3,7 +3,7 @@
 import time
 from typing import Protocol
 
-# Elsewhere than on Linux the other one may stand still while the machine is suspended.
+# CLOCK_MONOTONIC, used where Linux's CLOCK_BOOTTIME is missing, may stop while the machine is suspended.
 _ELAPSED = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -17,7 +17,7 @@ class Clock(Protocol):
         ...
 
     def elapsed(self) -> float:
-        """As `monotonic`, and it counts while the machine is suspended: for what others do meanwhile."""
+        """As `monotonic`, but continues while the machine is suspended, like the clocks of other machines."""
         ...
 
 
@@ -36,7 +36,7 @@ class SteadyTime:
 
 
 class CautiousTime:
-    """A time that is not ahead of the real one: what has expired by it may be deleted, which cannot be undone.
+    """A time that is not ahead of the real one, for deletions, which cannot be undone.
 
     It is the earliest of three: the wall clock, which may be set back; the steady time since the start, which does not
     follow a clock that jumps ahead; and the median of all nodes' clocks, which outvotes one that started ahead.
@@ -48,7 +48,7 @@ class CautiousTime:
         self._clock = clock
         self._steady = SteadyTime(clock)
         self._others: dict[int, int] = {}
-        """By node: what its clock said, less the steady time here."""
+        """By node: its clock's time minus the steady time here."""
 
     def heard(self, who: int, now_ms: int) -> None:
         self._others[who] = now_ms - self._steady.now_ms()

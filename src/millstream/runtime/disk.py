@@ -11,7 +11,7 @@ from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
 
-# The disk or the process is short of something that may come back; what was written before is sound.
+# The disk or the process temporarily lacks a resource; earlier writes are sound.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 _IOV_MAX = 1024
 
@@ -26,13 +26,13 @@ class File(Protocol):
         ...
 
     def pwrite(self, buffers: Sequence[Buffer], offset: int) -> int:
-        """Write all buffers one after the other at `offset`; an OSError may leave a part of them written."""
+        """Write all buffers consecutively at `offset`; after an OSError a part may be written."""
         ...
 
     def truncate(self, size: int) -> None: ...
 
     def allocate(self, offset: int, length: int) -> None:
-        """Reserve blocks without changing the file's size; a file system that cannot is left alone."""
+        """Reserve blocks without changing the file's size; does nothing on file systems that cannot."""
         ...
 
     def sync(self) -> None:
@@ -40,7 +40,7 @@ class File(Protocol):
         ...
 
     def drop_cache(self) -> None:
-        """Forget clean cached pages, so that the next read shows what the disk really holds."""
+        """Drop clean cached pages, so that the next read comes from the disk."""
         ...
 
     def close(self) -> None: ...
@@ -68,7 +68,7 @@ class Disk(Protocol):
     def remove_tree(self, path: str) -> None: ...
 
     def remove_empty_dir(self, path: str) -> None:
-        """Remove a directory if it is there and has nothing in it."""
+        """Remove a directory if it exists and is empty."""
         ...
 
     def sync_dir(self, path: str) -> None:
@@ -145,7 +145,7 @@ class SystemFile:
         os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def close(self) -> None:
-        # Given up before it is closed: a second thread that closes must not end what has been given the number since.
+        # Cleared before closing: a second thread must not close another file that has got the same descriptor.
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -237,7 +237,7 @@ class SystemDisk:
 
 
 def replace_file(disk: Disk, path: str, data: Buffer, *, durable: bool) -> None:
-    """`Disk.write_atomically` in terms of the other calls; a failure gives back the room it took."""
+    """`Disk.write_atomically` in terms of the other calls; after a failure the temporary file is removed."""
     temporary = path + ".tmp"
     file = disk.open(temporary, create=True)
     try:
@@ -263,7 +263,7 @@ def _fallocate_keep_size(fd: int, offset: int, length: int) -> None:
 
 
 def _call_libc(name: str, *arguments: object) -> None:
-    """A system call that Python has no function for; unlike os.sync, syncfs tells of writes that failed."""
+    """A system call that Python lacks, such as syncfs, which unlike os.sync reports failed writes."""
     libc = ctypes.CDLL(None, use_errno=True)
     if getattr(libc, name)(*arguments) != 0:
         code = ctypes.get_errno()

@@ -1,6 +1,6 @@
-"""What a node takes from its machine besides disk and clock: threads, chance, processes.
+"""A node's access to its machine besides disk and clock: threads, randomness, processes.
 
-One place, so that a simulation can give it all from a seed.
+In one place, so that a simulation can derive it all from a seed.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from millstream.runtime.workers import Workers
 
 
 class Finished(msgspec.Struct, frozen=True):
-    """How a process ended, and what it wrote."""
+    """A process's exit status and output."""
 
     code: int
     output: bytes
@@ -24,11 +24,11 @@ class Finished(msgspec.Struct, frozen=True):
 
 class Running(Protocol):
     async def communicate(self, data: bytes) -> Finished:
-        """Give it its input and wait for its end."""
+        """Send the input and wait for the process to end."""
         ...
 
     async def kill(self) -> None:
-        """End it if it has not ended; returns when it is gone."""
+        """Kill the process if it still runs; returns when it has ended."""
         ...
 
 
@@ -36,11 +36,11 @@ class Host(Protocol):
     def workers(self, loop: asyncio.AbstractEventLoop, count: int, name: str) -> Workers: ...
 
     def new_id(self) -> UUID:
-        """An id that is never drawn twice."""
+        """A unique id."""
         ...
 
     def random_below(self, limit: int) -> int:
-        """From 0 to `limit` - 1, not to be guessed from outside."""
+        """A number from 0 to `limit` - 1, unpredictable from outside."""
         ...
 
     async def start_process(self, command: Sequence[str]) -> Running: ...

@@ -2,7 +2,7 @@
 
 
 class InvariantViolation(AssertionError):
-    """The program's own rules do not hold; going on would risk data."""
+    """The program's own rules are violated; continuing would risk data."""
 
 
 def invariant(condition: bool, message: str) -> None:

@@ -1,4 +1,4 @@
-"""Ports that are kept for processes which do not listen on them yet, or for a while do not run."""
+"""Reserves ports for processes that do not listen on them yet, or do not run for a while."""
 
 import socket
 import weakref
@@ -8,20 +8,20 @@ LOOPBACK = "127.0.0.1"
 
 
 class ReservedPorts:
-    """Free ports of this machine, in ascending order, that the system gives to no one else until `close`
-    or until this object is gone.
+    """Free ports of this machine, in ascending order, that the system assigns to nobody else until `close`
+    or until this object is deleted.
 
-    A port that was merely found free may be another program's, or a client's end of a connection, before the process
-    that it was meant for listens. Each of these is bound to a socket that does not listen and allows others to bind
-    the address too: who asks for exactly this port, with SO_REUSEADDR as every server does, gets it; who asks for any
-    port, or connects, is never given it. A client that connects meanwhile is refused, as by any port without a server.
+    A port that was merely found free may be taken by another program, or by a client's end of a connection, before the
+    intended process listens. Each of these is bound to a socket that does not listen, with SO_REUSEADDR: a server that
+    binds exactly this port with the same option succeeds, but the system never picks the port itself. Clients that
+    connect meanwhile are refused.
     """
 
     def __init__(self, count: int = 1, host: str = LOOPBACK) -> None:
         self._host = host
         sockets: list[socket.socket] = []
         self.close = weakref.finalize(self, _close_all, sockets)
-        # One by one, so that those of a row that ends early are closed too.
+        # One by one, so that after an error the earlier sockets are closed too.
         sockets.extend(_bound(host) for _ in range(count))
         self.ports = sorted(each.getsockname()[1] for each in sockets)
 

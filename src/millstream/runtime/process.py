@@ -1,4 +1,4 @@
-"""What the node's process and its helpers ask of the operating system for themselves."""
+"""Operating system calls of the node's process and its helpers: signals, priority, memory."""
 
 import asyncio
 import ctypes
@@ -11,7 +11,7 @@ _BACKGROUND_NICENESS = 10
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 16 << 20
 _LARGEST_KEPT_BYTES = 8 << 20
-# Also where SIGINT was ignored at the start, as in a shell's background job: a SIGINT that is sent on purpose counts.
+# SIGINT counts even if it was ignored at the start, as in a shell's background job: somebody sent it on purpose.
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -19,27 +19,27 @@ def told_to_stop(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
     """Set on SIGTERM and Ctrl-C."""
     stop = asyncio.Event()
     for number in _ENDING:
-        # Not the loop's own way: that gives a signal its default action, which is the end, before it can be ignored.
+        # Not `loop.add_signal_handler`: removing its handler restores the default action, which ends the process.
         signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(stop.set))
     return stop
 
 
 def ignore_endings() -> None:
-    """All is done: another wish to stop must not end the rest of the process as a failure."""
+    """Ignore further signals once the work is done, so that the process does not end as failed."""
     for number in _ENDING:
         signal.signal(number, signal.SIG_IGN)
 
 
 def lower_priority() -> None:
-    """Give way to the node's own work."""
+    """Lower this process's priority below the node's."""
     os.nice(_BACKGROUND_NICENESS)
 
 
 def keep_freed_memory() -> None:
-    """Have glibc's malloc hold on to a few megabytes that were freed; other libraries are left alone.
+    """Have glibc's malloc keep a few freed megabytes; no effect on other C libraries.
 
-    What is read for a reply is freed when it is sent. Given back to the kernel each time, as is the default, it costs a
-    page fault for every 4 KB of the next one.
+    The buffer of a reply is freed when it is sent. By default it would be returned to the kernel each time, which costs
+    a page fault for every 4 KB of the next reply.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -48,9 +48,9 @@ def keep_freed_memory() -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Be killed when the process `parent`, which started this one, is gone, however it went; on Linux only.
+    """Have this process killed when its `parent` ends, for whatever reason; on Linux only.
 
-    When it is gone already, perhaps before this process could ask who its parent is, this process ends at once.
+    If the parent has ended already, this process ends at once.
     """
     if sys.platform != "linux":
         return

@@ -1,4 +1,4 @@
-"""Waking up for a connection only when much has come: a megabyte arrives in dozens of pieces otherwise."""
+"""Wakes up for a connection only when much has arrived; otherwise a megabyte comes in dozens of pieces."""
 
 import socket
 from contextlib import suppress
@@ -8,9 +8,9 @@ _MOST_BYTES = 256 << 10
 
 
 class ReadThreshold:
-    """Of one connection; where it has no socket of the system's, nothing is set.
+    """The threshold of one connection; no effect without a system socket.
 
-    What has come when the other end closes, or when the receive window is full, is read at once, whatever was set.
+    When the other end closes or the receive window is full, data is read at once despite the threshold.
     """
 
     __slots__ = ("_set", "_socket")
@@ -20,7 +20,7 @@ class ReadThreshold:
         self._set = 1
 
     def expect(self, missing_bytes: int) -> None:
-        """So much is missing of what is being read; 0 when nothing is known of what comes next."""
+        """Set how many bytes are missing of the current message; 0 if unknown."""
         wanted = min(missing_bytes, _MOST_BYTES) if missing_bytes >= _LEAST_BYTES else 1
         if wanted != self._set and self._socket is not None:
             self._set = wanted

@@ -1,5 +1,5 @@
-"""What a socket brings, a slice in each turn of the event loop: a read may hold 50,000 tiny packets, and more than one
-read may come in a turn."""
+"""Passes received data on in slices, one in each turn of the event loop: a read may hold 50,000 tiny packets, and a
+turn may have several reads."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,8 +9,7 @@ SLICE_BYTES: Final = 16 * 1024
 
 
 class SlicedReading:
-    """`use` gets the bytes in order, at most `size` of them at once. Who uses this pauses and resumes here, and not at
-    the transport."""
+    """`use` gets the bytes in order, at most `size` at once. Pause and resume reading here, not at the transport."""
 
     __slots__ = ("_is_due", "_is_paused", "_loop", "_rest", "_transport", "_use", "size")
 
@@ -57,7 +56,7 @@ class SlicedReading:
             self._transport.resume_reading()
 
     def end(self) -> None:
-        """Nothing more is used: what still comes is read for nothing."""
+        """Discard all further data."""
         self._rest, self._use = b"", _ignore
         self.resume()
 

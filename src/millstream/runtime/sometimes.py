@@ -1,8 +1,8 @@
-"""Marks at situations that tests must reach now and then. Whoever wants to know installs a recorder; without one a mark
-costs a call and a comparison.
+"""Marks for situations that tests must reach now and then. A recorder counts them; without one a mark costs a call and
+a comparison.
 
-A simulator that never meets a situation proves nothing about it. So every mark is declared here, and a long campaign
-names those that never occurred.
+A simulator that never reaches a situation proves nothing about it. So every mark is declared here, and a long campaign
+reports those that never occurred.
 """
 
 from collections.abc import Callable, Iterator
@@ -44,20 +44,20 @@ MARKS: tuple[str, ...] = (
     "logs in doubt were compared and the best one leads",
     "segments below the log's start were deleted",
 )
-"""Every mark there is. A test compares them with the calls in the code."""
+"""All marks. A test compares them with the calls in the code."""
 
 _recorder: Callable[[str], None] | None = None
 
 
 def sometimes(mark: str) -> None:
-    """This happens, and should in some test."""
+    """Count a situation that some test should reach."""
     if _recorder is not None:
         _recorder(mark)
 
 
 @contextmanager
 def recorded(counts: dict[str, int]) -> Iterator[None]:
-    """Count the marks that are met meanwhile, in this process."""
+    """Count the marks that this process reaches meanwhile."""
     global _recorder  # noqa: PLW0603 - there is one for the whole program, as marks are anywhere in it
 
     def count(mark: str) -> None:

@@ -1,5 +1,5 @@
-"""Threads for work that blocks: fsync, deletion, recovery. Results come back on the event loop; a `Mutex` is for the
-few values that both touch."""
+"""Threads for blocking work: fsync, deletion, recovery. Results are delivered on the event loop; a `Mutex` protects the
+few values that both use."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ def _acquire(lock: Lock) -> None:
 
 
 class Mutex:
-    """A lock for `with`. A thread that finds it taken calls `wait`, which a simulation with its one thread replaces."""
+    """A lock for `with`. If it is taken, a thread calls `wait`, which a single-threaded simulation replaces."""
 
     __slots__ = ("_lock",)
 
@@ -72,11 +72,11 @@ class Workers:
         try:
             return await future
         finally:
-            # An error has this frame, and so the future, which has the error: a circle with all that the job had.
+            # The error refers to this frame, and the future to the error: break this cycle, which keeps the job's data.
             del future
 
     def close(self) -> None:
-        """Let the threads finish what is queued and end; call it on the loop, which hears of the last results."""
+        """Let the threads finish the queue and end; call it on the loop, which gets the last results."""
         for _ in self._threads:
             self._jobs.put(None)
         for thread in self._threads:
@@ -89,10 +89,10 @@ class Workers:
             result, error = None, None
             try:
                 result = job()
-            except BaseException as failure:  # noqa: BLE001 - handed to the submitter, who knows what it means
+            except BaseException as failure:  # noqa: BLE001 - passed to the submitter
                 error = failure
             self._finished.append((done, result, error))
-            # A thread that waits for its next job would keep all that the last one had: a reply of 100 MB.
+            # A thread waiting for its next job must not keep the last one's data, such as a reply of 100 MB.
             del item, job, done, result, error
             if not self._wake_pending:
                 self._wake_pending = True
@@ -102,13 +102,13 @@ class Workers:
                     return
 
     def _report(self) -> None:
-        # Cleared first: a job that finishes from here on either is seen below or wakes the loop again.
+        # Cleared first: a job that finishes from now on is either seen below or wakes the loop again.
         self._wake_pending = False
         while self._finished:
             done, result, error = self._finished.popleft()
             try:
                 done(result, error)
-            except Exception as failure:  # noqa: BLE001 - the others in line have nothing to do with it
+            except Exception as failure:  # noqa: BLE001 - other results must still be delivered
                 self._loop.call_exception_handler(
                     {"message": "reporting a finished job failed", "exception": failure}
                 )

@@ -1,4 +1,4 @@
-"""What stands behind the fixed header, packet by packet. PUBLISH and the short PUBACK the decoder reads itself."""
+"""Readers of packet bodies, except PUBLISH and the short PUBACK, which the decoder reads itself."""
 
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -73,7 +73,7 @@ A = TypeVar("A", Puback, Pubrec, Pubrel, Pubcomp)
 
 
 def read_connect(data: bytes, at: int, end: int, head_flags: int = 0) -> Connect:
-    """One of 3.1 is read as of 3.1.1: it differs in what is said here, and in nothing that a server does."""
+    """MQTT 3.1 is read like 3.1.1: for a server it differs only in what this function checks."""
     level, at = _level(data, at, end)
     version = V3 if level == _LEVEL_3_1 else level
     try:
@@ -223,7 +223,7 @@ def _filter_text(data: bytes, at: int, end: int) -> tuple[str, int]:
 
 
 def _check_share(text: str) -> None:
-    """What cannot be a shared subscription; a filter in it that is not valid is refused by itself."""
+    """Refuse invalid shared subscriptions; an invalid filter in one is refused separately."""
     group, slash, inner = text.removeprefix(SHARE_PREFIX).partition("/")
     if "#" in group:
         raise malformed("the name of a shared subscription's group has a #")
@@ -379,4 +379,4 @@ BODIES: Final[dict[int, tuple[int, Body]]] = {
     PacketType.DISCONNECT: (0, read_disconnect),
     PacketType.AUTH: (0, read_auth),
 }
-"""By type: the flags that its fixed header must have, and the reader of the rest."""
+"""By packet type: the required flags of its fixed header, and the reader of its body."""

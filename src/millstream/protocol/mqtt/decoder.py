@@ -1,7 +1,7 @@
-"""A stream of bytes, cut anywhere, to packets.
+"""Decodes a stream of bytes, in arbitrary pieces, to packets.
 
-PUBLISH and the short PUBACK are read right here, without calls: of what a busy node reads they are nearly all. By hand
-because no library reads both versions on a broker's side.
+PUBLISH and the short PUBACK are read inline, without calls, because a busy node reads hardly anything else. Written by
+hand, because no library reads both versions for a broker.
 """
 
 import enum
@@ -38,14 +38,14 @@ _MOST_KEPT_NAMES: Final = 8_192
 
 
 class Side(enum.Enum):
-    """Which side reads, and the types of packets that it may be sent."""
+    """The reading side, and the packet types that it accepts."""
 
     SERVER = frozenset({1, 3, 4, 5, 6, 7, 8, 10, 12, 14, 15})
     CLIENT = frozenset({2, 3, 4, 5, 6, 7, 9, 11, 13, 14, 15})
 
 
 class NameCache:
-    """Topic names that were checked, by their bytes: devices publish to the same few again and again."""
+    """A cache of checked topic names, by their bytes: devices publish to the same few names."""
 
     __slots__ = ("names",)
 
@@ -62,10 +62,10 @@ class NameCache:
 
 
 class Decoder:
-    """One direction of one connection. A Violation is the last that comes out; nothing is read behind it.
+    """One direction of one connection. After a Violation nothing more is read.
 
-    On a server's side the first packet must be CONNECT, which says the `version`; a client gives it.
-    `longest` is the most bytes of one packet.
+    On a server the first packet must be CONNECT, which has the `version`; a client sets it.
+    `longest` is the largest packet size in bytes.
     """
 
     __slots__ = ("_authenticates", "_ended", "_longest", "_names", "_needed", "_pending", "_side", "version")
@@ -92,7 +92,7 @@ class Decoder:
         return len(self._pending)
 
     def feed(self, data: bytes) -> list[Packet | Violation]:
-        """The packets that are whole now."""
+        """The packets that `data` completes."""
         if self._ended:
             return []
         if self._pending:
@@ -116,7 +116,7 @@ class Decoder:
         return found
 
     def _read(self, data: bytes, found: list[Packet | Violation]) -> int:
-        """Read all whole packets; where the first that is not whole begins."""
+        """Read all whole packets; returns the position of the first incomplete one."""
         at, end = 0, len(data)
         self._needed = 2
         longest, version = self._longest, self.version
@@ -232,7 +232,7 @@ class Decoder:
 
 
 def _long_size(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Remaining length of more than a byte, and where the body begins: -1 when that is not known yet."""
+    """A remaining length of several bytes, and the position of the body; -1 while incomplete."""
     if data[at] < 0x10:
         raise protocol_error("there is no packet of type 0")
     value = shift = 0

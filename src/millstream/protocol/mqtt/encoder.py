@@ -1,4 +1,4 @@
-"""Packets to bytes. A PUBLISH for many subscribers is encoded once, with a gap for the packet identifier."""
+"""Encodes packets. A PUBLISH for many subscribers is encoded once, with a gap for the packet identifier."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -42,12 +42,12 @@ _DUP: Final = 0x08
 
 
 def puback(packet_id: int) -> bytes:
-    """The success of either version."""
+    """A successful PUBACK, for both versions."""
     return b"\x40\x02" + packet_id.to_bytes(2, "big")
 
 
 class PublishFrame(NamedTuple):
-    """A PUBLISH but for its packet identifier."""
+    """An encoded PUBLISH without its packet identifier."""
 
     before: bytes
     after: bytes
@@ -79,9 +79,9 @@ def publish_frame(
     properties: PublishProperties = NO_PUBLISH_PROPERTIES,
     more_users: bytes = b"",
 ) -> PublishFrame:
-    """For QoS 1 and 2; of QoS 0 it is `before` and `after` without anything between.
+    """For QoS 1 and 2 the packet identifier goes between `before` and `after`; for QoS 0 nothing does.
 
-    `more_users` are users' properties that are written already.
+    `more_users`: encoded user properties.
     """
     extra = b""
     if version == V5:

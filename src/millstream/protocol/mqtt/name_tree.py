@@ -1,4 +1,4 @@
-"""Names by their levels: finds those that a filter matches, a page at a time."""
+"""A tree of names by levels: finds the names that a filter matches, in pages."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ Path = tuple[str, ...]
 
 
 class Page(NamedTuple, Generic[V]):
-    """`after` continues the search; None when there is nothing more."""
+    """`after` continues the search; None at its end."""
 
     found: list[tuple[str, V]]
     after: str | None
@@ -21,7 +21,7 @@ class _Node(Generic[V]):
 
     def __init__(self) -> None:
         self.children: dict[str, _Node[V]] = {}
-        # Only of nodes that a wildcard was asked of.
+        # Sorted only once a wildcard needs it.
         self.order: list[str] | None = None
         self.value: V | None = None
 
@@ -79,7 +79,7 @@ class NameTree(Generic[V]):
         return value
 
     def find(self, text: str, *, after: str | None = None, most_found: int, most_visited: int) -> Page[V]:
-        """In the order of the levels, beginning behind the name `after`; names may come and go between pages."""
+        """Matching names in the order of levels, starting after `after`; names may change between pages."""
         found: list[tuple[str, V]] = []
         start = None if after is None else tuple(after.split("/"))
         for visited, (path, node) in enumerate(_walk(self._root, text.split("/"), 0, (), start), 1):
@@ -93,9 +93,9 @@ class NameTree(Generic[V]):
 def _walk(
     node: _Node[V], wanted: list[str], place: int, path: Path, after: Path | None
 ) -> Iterator[tuple[Path, _Node[V] | None]]:
-    """Every path on the way, with its node where the filter ends or has come to `#`.
+    """Every visited path, with its node where the filter ends or has reached `#`.
 
-    `after` is given where it begins with `path`: what stands before it was visited, and so was this node.
+    `after` is given only if it begins with `path`: this node and everything before `after` was visited already.
     """
     level = wanted[place] if place < len(wanted) else None
     if path and after is None:

@@ -1,6 +1,6 @@
 """The control packets of both versions as values. `version` is 4 for 3.1.1 and 5 for 5.0, as on the wire.
 
-What 3.1.1 does not have (properties, most reasons) has its default there.
+Fields that 3.1.1 lacks (properties, most reasons) have their defaults there.
 """
 
 import enum
@@ -70,7 +70,7 @@ class Connect(msgspec.Struct, frozen=True, gc=False):
     will: Will | None = None
     properties: ConnectProperties = ConnectProperties()
     is_3_1: bool = False
-    """Of MQTT 3.1, whose CONNACK says nothing of the session."""
+    """MQTT 3.1, whose CONNACK has no session flag."""
 
 
 class Connack(msgspec.Struct, frozen=True, gc=False):
@@ -80,7 +80,7 @@ class Connack(msgspec.Struct, frozen=True, gc=False):
 
 
 class Publish(msgspec.Struct, frozen=True, gc=False):
-    """The topic is empty where an alias stands for it; the packet id is 0 with QoS 0."""
+    """The topic is empty if an alias replaces it; the packet id is 0 with QoS 0."""
 
     topic: str
     payload: bytes
@@ -116,7 +116,7 @@ class Pubcomp(msgspec.Struct, frozen=True, gc=False):
 
 
 class Filter(msgspec.Struct, frozen=True, gc=False):
-    """One filter of a SUBSCRIBE with its options; what 3.1.1 lacks has the meaning that it has there."""
+    """One filter of a SUBSCRIBE with its options; those that 3.1.1 lacks default to its behaviour."""
 
     filter: str
     qos: int = 0

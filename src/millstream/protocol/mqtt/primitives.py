@@ -1,5 +1,5 @@
-"""MQTT's data types. A reader gets the data, a position and the end of what it may read; it gives the value and the
-position behind it. What does not fit, or is not well formed, is a Violation."""
+"""MQTT's data types. A reader takes the data, a position and an end; it returns the value and the position after it, or
+raises a Violation."""
 
 import re
 from functools import lru_cache
@@ -33,7 +33,7 @@ def read_u32(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Up to four bytes, no more of them than the value needs."""
+    """A variable byte integer: up to four bytes, and no more than the value needs."""
     value = shift = 0
     for position in range(at, min(at + 4, end)):
         byte = data[position]
@@ -62,7 +62,7 @@ def read_text(data: bytes, at: int, end: int) -> tuple[str, int]:
 def checked_text(raw: bytes) -> str:
     """Well-formed UTF-8 without control characters; a byte order mark is a character like any other."""
     text = _decoded(raw)
-    # They are of no use in names, and harm in logs and terminals; the standard leaves it to the server.
+    # Control characters are useless in names, and harmful in logs and terminals; the standard lets servers refuse them.
     if _CONTROL.search(text) is not None:
         raise malformed("a text has a control character")
     return text
@@ -79,7 +79,7 @@ def _decoded(raw: bytes) -> str:
 
 
 def read_text_pair(data: bytes, at: int, end: int) -> tuple[tuple[str, str], int]:
-    """Those of users, who may well have several lines in them."""
+    """A user property, in which control characters such as line breaks are allowed."""
     name, at = read_binary(data, at, end)
     value, at = read_binary(data, at, end)
     return (_decoded(name), _decoded(value)), at
@@ -99,7 +99,7 @@ def write_u32(value: int) -> bytes:
 
 @lru_cache(4_096)
 def write_varint(value: int) -> bytes:
-    """Kept, for lengths of packets and of their properties are the same few again and again."""
+    """Cached, because packets and properties have few different lengths."""
     if value < 0x80:
         return bytes((value,))
     if value > MOST_VARINT:

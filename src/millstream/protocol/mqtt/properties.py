@@ -1,6 +1,6 @@
-"""The properties of MQTT 5: one table of what there is, and for each packet a value with those that it may have.
+"""The properties of MQTT 5: a table of all, and for each packet a class with the allowed ones.
 
-A packet's class of properties names what is allowed in it: a property that has no field there is refused.
+A property without a field in the packet's class is refused.
 """
 
 import struct
@@ -32,7 +32,7 @@ UserProperties = tuple[tuple[str, str], ...]
 
 
 class Properties(msgspec.Struct, frozen=True, gc=False):
-    """What all packets with properties may have; users' properties keep their order and may repeat."""
+    """Properties that all packets may have; user properties keep their order and may repeat."""
 
     user_properties: UserProperties = ()
 
@@ -68,7 +68,7 @@ class ConnectProperties(Properties, frozen=True, gc=False):
 
 
 class ConnackProperties(Properties, frozen=True, gc=False):
-    """Written in this order, which means nothing: it is mosquitto's, so that both brokers can be compared."""
+    """Written in mosquitto's order, so that both brokers can be compared; the order has no meaning."""
 
     session_expiry_s: int | None = None
     assigned_client_identifier: str | None = None
@@ -97,7 +97,7 @@ class UnsubscribeProperties(Properties, frozen=True, gc=False):
 
 
 class AckProperties(Properties, frozen=True, gc=False):
-    """Of PUBACK, PUBREC, PUBREL, PUBCOMP, SUBACK and UNSUBACK."""
+    """For PUBACK, PUBREC, PUBREL, PUBCOMP, SUBACK and UNSUBACK."""
 
     reason_string: str | None = None
 
@@ -169,17 +169,17 @@ _TABLE: Final = (
 _BY_IDENTIFIER: Final = {row.identifier: row for row in _TABLE}
 _BY_NAME: Final = {row.name: row for row in _TABLE}
 _REPEATABLE: Final = frozenset({"user_properties", "subscription_identifiers"})
-# Each takes two hundred bytes here for five on the wire, so a large packet must not be made of them alone.
+# Each takes two hundred bytes of memory for five on the wire, so their number in a large packet is limited.
 MOST_USER_PROPERTIES: Final = 1_000
 
 
 def read_properties(
     made: type[P], data: bytes, at: int, end: int, refusal: Reason = Reason.PROTOCOL_ERROR
 ) -> tuple[P, int]:
-    """The properties that begin with their length at `at`, and the position behind them.
+    """Read the properties whose length is at `at`; returns them and the position after them.
 
-    What cannot be read is malformed, whatever else is wrong: all are read before one that must not be there is refused.
-    `refusal` is the reason for that, and for a value that is not allowed.
+    Properties that are not allowed, or have such a value, are refused with the reason `refusal`. That happens only
+    after all were read, because a malformed property takes precedence.
     """
     size, at = read_varint(data, at, end)
     stop = at + size
@@ -224,7 +224,7 @@ def _keep(found: dict[str, Any], name: str, value: Any) -> Violation | None:
 
 
 def write_properties(properties: Properties, more_users: bytes = b"") -> bytes:
-    """With their length. `more_users` are users' properties that are written already."""
+    """The encoded properties with their length. `more_users`: encoded user properties."""
     parts = []
     for name, default in _fields(type(properties)):
         value = getattr(properties, name)
@@ -260,7 +260,7 @@ def _fields(made: type[Properties]) -> list[tuple[str, Any]]:
     known = _KNOWN_FIELDS.get(made)
     if known is None:
         nothing = made()
-        # The users' own come last, as other brokers and clients write them.
+        # User properties come last, as other brokers and clients write them.
         names = sorted(made.__struct_fields__, key=lambda name: name == "user_properties")
         known = _KNOWN_FIELDS[made] = [(name, getattr(nothing, name)) for name in names]
     return known

@@ -1,4 +1,4 @@
-"""MQTT 5's reason codes, what 3.1.1 says instead, and the error that carries one."""
+"""MQTT 5's reason codes, their equivalents in 3.1.1, and the error that carries one."""
 
 import enum
 from typing import Final
@@ -51,9 +51,9 @@ class Reason(enum.IntEnum):
 
 
 class Violation(Exception):
-    """What a client sent breaks the protocol: the connection ends with this reason.
+    """A client violated the protocol: the connection ends with this reason.
 
-    `version` is that of a CONNECT whose version could be read; 0 elsewhere.
+    `version` is that of a CONNECT whose version could be read; otherwise 0.
     """
 
     def __init__(self, reason: Reason, message: str) -> None:
@@ -64,9 +64,9 @@ class Violation(Exception):
 
 
 class Unanswered(Violation):
-    """One after which the connection is closed without a word.
+    """A violation after which the connection is closed without an answer.
 
-    The length of a packet cannot be read, so there is no saying what the client speaks; or the client has left already.
+    The length of a packet is unreadable, so the client may not speak MQTT; or the client has left already.
     """
 
 
@@ -92,5 +92,5 @@ _CONNACK_3: Final = {
 
 
 def connack_code_3(reason: int) -> int:
-    """The return code of 3.1.1 for a reason; 3, server unavailable, for all that it has no code for."""
+    """The return code of 3.1.1 for a reason; 3 (server unavailable) if it has none."""
     return _CONNACK_3.get(Reason(reason), 3)

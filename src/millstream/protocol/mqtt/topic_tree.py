@@ -1,7 +1,6 @@
-"""Filters by their levels: finds all that match a name, in steps that depend on the name and on what matches it.
+"""A tree of filters by levels: finds all filters that match a name.
 
-At each level of a name at most two branches go on, its own and `+`, so that filters which do not match cost nothing,
-however many they are.
+At each level at most two branches are followed, the name's own and `+`, so that filters that do not match cost nothing.
 """
 
 from collections.abc import Hashable
@@ -20,7 +19,7 @@ class _Node(Generic[K, V]):
 
 
 class TopicTree(Generic[K, V]):
-    """Of each filter the holders, with a value for each: a session's options, for example."""
+    """Maps each filter to its holders, with a value for each: a session's options, for example."""
 
     __slots__ = ("_root", "count")
 
@@ -29,7 +28,7 @@ class TopicTree(Generic[K, V]):
         self.count = 0
 
     def put(self, text: str, holder: K, value: V) -> V | None:
-        """The value it had before."""
+        """Add or replace a holder; returns its old value."""
         node = self._root
         for level in text.split("/"):
             child = node.children.get(level)
@@ -42,7 +41,7 @@ class TopicTree(Generic[K, V]):
         return before
 
     def remove(self, text: str, holder: K) -> V | None:
-        """The value it had; branches that hold nothing more go with it."""
+        """Remove a holder and branches that become empty; returns its value."""
         node = self._root
         path: list[tuple[_Node[K, V], str]] = []
         for level in text.split("/"):
@@ -63,7 +62,7 @@ class TopicTree(Generic[K, V]):
         return value
 
     def match(self, topic: str) -> list[dict[K, V]]:
-        """The holders of each filter that matches the name. They are the tree's own: not to be changed or kept."""
+        """The holders of each matching filter, as the tree's own dictionaries: do not change or keep them."""
         nodes = [self._root]
         found: list[dict[K, V]] = []
         # Wildcards at the first level skip names that begin with $.

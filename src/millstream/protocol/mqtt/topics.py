@@ -1,10 +1,10 @@
-"""Topic names and filters: what is valid, what matches, and `$share/{group}/{filter}`."""
+"""Topic names and filters: validation, matching, and `$share/{group}/{filter}`."""
 
 from typing import Final, NamedTuple
 
 from millstream.protocol.mqtt.reasons import Reason, Violation, malformed
 
-# A level costs a node of a tree, so a name of 65,535 slashes would cost megabytes for each of its filters.
+# Each level takes a tree node, so a name of 65,535 slashes would take megabytes.
 MOST_LEVELS: Final = 128
 
 SHARE_PREFIX: Final = "$share/"
@@ -57,7 +57,7 @@ def shared(text: str) -> SharedFilter | None:
 
 
 def matches(text: str, topic: str) -> bool:
-    """Whether a valid filter matches a valid name: one of each; many filters are for a `TopicTree`."""
+    """Whether a valid filter matches a valid name; for many filters use a `TopicTree`."""
     if topic.startswith("$") and text[0] in "+#":
         return False
     wanted, levels = text.split("/"), topic.split("/")
@@ -70,7 +70,7 @@ def matches(text: str, topic: str) -> bool:
 
 
 def overlaps(first: str, second: str) -> bool:
-    """Whether there may be a name that both filters match."""
+    """Whether some name may match both filters."""
     if (first[0] == "$" and second[0] in "+#") or (second[0] == "$" and first[0] in "+#"):
         return False
     ones, others = first.split("/"), second.split("/")
@@ -82,5 +82,5 @@ def overlaps(first: str, second: str) -> bool:
     if len(ones) == len(others):
         return True
     longer = ones if len(ones) > len(others) else others
-    # `a/#` has `a` too.
+    # `a/#` matches `a` too.
     return longer[min(len(ones), len(others))] == "#"
