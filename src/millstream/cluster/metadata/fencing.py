@@ -64,25 +64,23 @@ class Fencing:
             # Fencing takes time, during which the next broker may send a heartbeat and get a new lease.
             for broker_id, epoch in list(self._gone.items()):
                 if self._gone.get(broker_id) == epoch and await self._fence_one(
-                    broker_id, epoch, "broker fenced: its process has ended"
+                    broker_id, epoch, "process ended"
                 ):
                     self._gone.pop(broker_id, None)
             brokers = self._image().brokers
             live = [broker.broker_id for broker in brokers.values() if not broker.is_fenced]
             for broker_id in self._sessions.expired(live, self._loop.time()):
                 if self._sessions.is_silent(broker_id, self._loop.time()):
-                    await self._fence_one(
-                        broker_id, brokers[broker_id].epoch, "broker fenced: no sign of life"
-                    )
+                    await self._fence_one(broker_id, brokers[broker_id].epoch, "no heartbeats")
 
-    async def _fence_one(self, broker_id: int, epoch: int, news: str) -> bool:
+    async def _fence_one(self, broker_id: int, epoch: int, reason: str) -> bool:
         """Whether this is settled: the broker is fenced, or has another epoch."""
         try:
             if await self._fence(FenceBroker(broker_id, epoch)):
                 sometimes("a broker was fenced")
-                _log.warning(news, broker=broker_id, session_seconds=self._seconds)
+                _log.warning("broker fenced", broker=broker_id, reason=reason, session_seconds=self._seconds)
         except KafkaError as error:
-            _log.warning("broker not fenced yet", broker=broker_id, error=error.message)
+            _log.warning("broker not fenced", broker=broker_id, error=error.message)
             return False
         return True
 
@@ -154,4 +152,4 @@ class Rebalancing:
             except KafkaError as error:
                 _log.warning("leaders not moved", error=error.message)
             if moved:
-                _log.info("leadership given back to preferred leaders", partitions=moved)
+                _log.info("preferred leaders restored", partitions=moved)

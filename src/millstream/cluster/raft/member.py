@@ -251,7 +251,7 @@ class Member:
             self._proposals.taken_back(self._raft.state.log.last_index, error)
             return
         sometimes("a write of the quorum log was refused")
-        _log.warning("quorum log write refused; trying again", error=str(error))
+        _log.warning("quorum log write refused", effect="retried", error=str(error))
         # Someone with room on its disk should lead.
         self._raft.resign()
         self._retry_at = self._now + self._raft.state.settings.write_retry_ticks
@@ -268,7 +268,7 @@ class Member:
 
     def _snapshot_written(self, snapshot: Snapshot, error: BaseException | None) -> None:
         if isinstance(error, WriteRefused):
-            _log.warning("quorum snapshot failed; the log goes on", error=str(error))
+            _log.warning("quorum snapshot failed", effect="old log kept", error=str(error))
             self._listener.on_write_refused()
         elif error is not None:
             self._fail(error)
@@ -286,7 +286,7 @@ class Member:
 
     def _fail(self, error: BaseException) -> None:
         if self.failure is None:
-            _log.error("the quorum member stops", error=str(error))
+            _log.error("quorum member stopped", error=str(error))
             self._fall_silent(error)
             self._listener.on_failure(error)
 
