@@ -20,6 +20,7 @@ from millstream.storage.compaction.clean import run_job
 from millstream.storage.compaction.job import CleaningResult, SourceSegment, job_for
 from millstream.storage.compaction.swap import apply_swap, commit_swap, finish_swap
 from millstream.storage.log import Appended, PartitionLog
+from millstream.storage.lookup import OpenLimit, TimestampOffset, batch_for_timestamp
 from millstream.storage.open_files import OpenFiles
 from millstream.storage.segment import SegmentSummary
 from millstream.storage.segment_recovery import RecoveryReport
@@ -48,6 +49,17 @@ def batch_of(
     if producer is not None:
         options.update(zip(("producer_id", "producer_epoch", "base_sequence"), producer, strict=True))
     return encode_batch(records, **options)
+
+
+def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampOffset | None:
+    """The first record whose timestamp is `timestamp` or later."""
+    limit, at = OpenLimit(), 0
+    while (batch := batch_for_timestamp(log, timestamp, at)) is not None:
+        found = batch.first_record(timestamp, log.log_start_offset, limit)
+        if found is not None:
+            return found
+        at = batch.header.last_offset + 1
+    return None
 
 
 def unreadable(batch: bytes) -> bytes:

@@ -7,10 +7,10 @@ from typing import Any
 from millstream.protocol.compression import Compression
 from millstream.protocol.record_batch import BatchHeader, iter_batches
 from millstream.protocol.records import Record, decode_records, encode_batch
-from millstream.runtime.disk import SystemDisk
+from millstream.runtime.disk import Disk, SystemDisk
 from millstream.storage.compaction.clean import run_job
 from millstream.storage.compaction.job import CleaningJob, CleaningResult, SourceSegment
-from millstream.storage.compaction.swap import swap_segments
+from millstream.storage.compaction.swap import apply_swap, commit_swap, finish_swap
 from millstream.storage.scan import scan_batches
 
 DISK = SystemDisk()
@@ -29,6 +29,12 @@ def keyed(offset: int, key: str | None, value: str | None, timestamp_ms: int = 1
 
 def batch_of(*records: Record, codec: Compression = Compression.NONE, **options: Any) -> bytes:
     return encode_batch(records, codec=codec, base_offset=records[0].offset, **options)
+
+
+def swap_segments(disk: Disk, directory: str, sources: Sequence[int]) -> None:
+    commit_swap(disk, directory, sources)
+    apply_swap(disk, directory, sources)
+    finish_swap(disk, directory, sources)
 
 
 class PartitionFiles:

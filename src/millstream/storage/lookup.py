@@ -61,31 +61,18 @@ class FoundBatch(NamedTuple):
         return record_times(header, limit.opened(pieces))
 
 
-def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampOffset | None:
-    """The first record whose timestamp is `timestamp` or later."""
-    limit = OpenLimit()
-    try:
-        for batch in _batches_for_timestamp(log, timestamp):
-            found = batch.first_record(timestamp, log.log_start_offset, limit)
-            if found is not None:
-                return found
-    except OSError as error:
-        raise log.health.read_failed(error) from error
-    return None
-
-
 def batch_for_timestamp(log: PartitionLog, timestamp: int, from_offset: int = 0) -> FoundBatch | None:
     """The first batch at or after `from_offset` whose header reaches `timestamp`, not unpacked.
 
     Its matching records may be below the log's start.
     """
     try:
-        return next(_batches_for_timestamp(log, timestamp, from_offset), None)
+        return _find_batch(log, timestamp, from_offset)
     except OSError as error:
         raise log.health.read_failed(error) from error
 
 
-def _batches_for_timestamp(log: PartitionLog, timestamp: int, from_offset: int = 0) -> Iterator[FoundBatch]:
+def _find_batch(log: PartitionLog, timestamp: int, from_offset: int) -> FoundBatch | None:
     for segment in log.segments:
         summary = segment.summary
         if summary.end_offset <= max(log.log_start_offset, from_offset) or summary.max_timestamp < timestamp:
@@ -93,10 +80,10 @@ def _batches_for_timestamp(log: PartitionLog, timestamp: int, from_offset: int =
         start = 0
         if from_offset > summary.base_offset:
             start = segment.position_of(log.disk, from_offset) or 0
-        while (found := segment.batch_at_or_after_time(log.disk, timestamp, start)) is not None:
-            position, header, data = found
-            yield FoundBatch(header, data)
-            start = position + header.size_bytes
+        found = segment.batch_at_or_after_time(log.disk, timestamp, start)
+        if found is not None:
+            return FoundBatch(*found[1:])
+    return None
 
 
 class LargestTimestamp(NamedTuple):

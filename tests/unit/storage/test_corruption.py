@@ -10,9 +10,18 @@ from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import HEADER_SIZE, CorruptBatch
 from millstream.protocol.records import decode_records
-from millstream.storage.lookup import offset_for_timestamp
 from millstream.testing.disk import Fault, Operation
-from support.logs import DATA_DIR, NOW_MS, Store, append, append_values, batch_of, flush, read_values
+from support.logs import (
+    DATA_DIR,
+    NOW_MS,
+    Store,
+    append,
+    append_values,
+    batch_of,
+    flush,
+    offset_for_timestamp,
+    read_values,
+)
 
 CONFIG = TopicConfig(segment_bytes=1200, index_interval_bytes=250, message_timestamp_after_max_ms=1 << 40)
 COUNT = 40

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from millstream.runtime.disk import Disk
 from millstream.storage.index import OffsetIndex, TimeIndex
 from millstream.storage.log import PartitionLog
-from millstream.storage.lookup import offset_for_timestamp
 from millstream.testing.disk import SimulatedDisk
-from support.logs import NOW_MS, Store, append_values, flush, new_log, read_values
+from support.logs import NOW_MS, Store, append_values, flush, new_log, offset_for_timestamp, read_values
 
 INDEXED = {"index_interval_bytes": 100, "segment_bytes": 2000}
 

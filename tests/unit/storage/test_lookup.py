@@ -5,8 +5,17 @@ from hypothesis import strategies as st
 
 from millstream.protocol.records import Record, encode_batch
 from millstream.storage.log import PartitionLog
-from millstream.storage.lookup import OpenLimit, batch_for_timestamp, largest_timestamp, offset_for_timestamp
-from support.logs import NOW_MS, append, append_values, batch_of, flush, new_log, read_records
+from millstream.storage.lookup import OpenLimit, batch_for_timestamp, largest_timestamp
+from support.logs import (
+    NOW_MS,
+    append,
+    append_values,
+    batch_of,
+    flush,
+    new_log,
+    offset_for_timestamp,
+    read_records,
+)
 
 SMALL = {"segment_bytes": 400, "index_interval_bytes": 80, "message_timestamp_after_max_ms": 1 << 50}
 TIMES = st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=4), min_size=1, max_size=30)

@@ -19,9 +19,8 @@ from millstream.config.topic import TopicConfig
 from millstream.protocol.record_batch import BatchHeader, check_produced, read_header
 from millstream.protocol.records import decode_records
 from millstream.storage.log import PartitionLog
-from millstream.storage.lookup import offset_for_timestamp
 from millstream.testing.disk import Crashed, SimulatedDisk
-from support.logs import Store, batch_of, compact, flush, read_batches, truncate_to
+from support.logs import Store, batch_of, compact, flush, offset_for_timestamp, read_batches, truncate_to
 
 SMALL = {"segment_bytes": 700, "index_interval_bytes": 150}
 TOPICS = {

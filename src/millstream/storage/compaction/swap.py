@@ -63,13 +63,6 @@ def finish_swap(disk: Disk, directory: str, sources: Sequence[int]) -> None:
             disk.unlink(f"{directory}/{source:020d}{kind}{DELETED}")
 
 
-def swap_segments(disk: Disk, directory: str, sources: Sequence[int]) -> None:
-    """All three steps, for callers without an event loop."""
-    commit_swap(disk, directory, sources)
-    apply_swap(disk, directory, sources)
-    finish_swap(disk, directory, sources)
-
-
 def recover_swap(disk: Disk, directory: str) -> None:
     """On start, before segments are listed: complete committed swaps, remove the files of others."""
     names = sorted(disk.list_dir(directory))

@@ -14,12 +14,11 @@ from millstream.storage.compaction.swap import (
     commit_swap,
     finish_swap,
     recover_swap,
-    swap_segments,
 )
 from millstream.testing.disk import Fault, Operation
 from support.logs import NOW_MS, Store, append, compact, flush, read_records
 from support.logs import batch_of as log_batch
-from support.partition_files import DISK, PartitionFiles, batch_of, keyed
+from support.partition_files import DISK, PartitionFiles, batch_of, keyed, swap_segments
 
 
 class Crash(Exception):
