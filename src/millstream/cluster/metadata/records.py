@@ -69,7 +69,7 @@ class LastKnownReplica(msgspec.Struct, frozen=True, array_like=True):
     is_left: bool = False
 
 
-class PartitionCreated(msgspec.Struct, frozen=True, array_like=True, tag=4):
+class _PartitionState(msgspec.Struct, frozen=True, array_like=True):
     """`leader` is -1 for none; `elr` are replicas outside the isr that have everything acknowledged.
 
     During a reassignment `replicas` are the old and the new ones: `adding` are to join the isr, then `removing` are
@@ -91,21 +91,12 @@ class PartitionCreated(msgspec.Struct, frozen=True, array_like=True, tag=4):
     last_known_elr: tuple[LastKnownReplica, ...] = ()
 
 
-class PartitionChanged(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """The partition's whole new state, so that replaying needs no merge."""
+class PartitionCreated(_PartitionState, frozen=True, array_like=True, tag=4):
+    pass
 
-    topic_id: UUID
-    index: int
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    leader: int
-    leader_epoch: int
-    partition_epoch: int
-    elr: tuple[int, ...] = ()
-    adding: tuple[int, ...] = ()
-    removing: tuple[int, ...] = ()
-    last_known_leader: int = -1
-    last_known_elr: tuple[LastKnownReplica, ...] = ()
+
+class PartitionChanged(_PartitionState, frozen=True, array_like=True, tag=5):
+    """The partition's whole new state, so that replaying needs no merge."""
 
 
 class TopicDeleted(msgspec.Struct, frozen=True, array_like=True, tag=6):
