@@ -14,7 +14,7 @@ from millstream.coordinator.deadlines import Deadlines
 from millstream.coordinator.decision import Decision, StateMachine
 from millstream.coordinator.mqtt_sessions import progress
 from millstream.coordinator.mqtt_sessions.attendance import Attendance
-from millstream.coordinator.mqtt_sessions.outbox import Outbox
+from millstream.coordinator.mqtt_sessions.outbox import Outbox, Releases
 from millstream.coordinator.mqtt_sessions.records import (
     FlightKey,
     OwedKey,
@@ -26,7 +26,6 @@ from millstream.coordinator.mqtt_sessions.records import (
     decode_record,
     encode_record,
 )
-from millstream.coordinator.mqtt_sessions.releases import Releases
 from millstream.coordinator.mqtt_sessions.requests import (
     Attend,
     CloseSession,
