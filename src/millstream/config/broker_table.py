@@ -1,4 +1,4 @@
-"""Kafka's broker settings that this broker honours: its own, and the defaults of topic settings."""
+"""Kafka's broker settings that this broker honours: broker settings proper, and defaults of topic settings."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -15,7 +15,7 @@ _own = partial(ConfigDefinition, dynamic=False)
 
 
 def _rate(name: str, documentation: str) -> ConfigDefinition:
-    """A limit that is set and taken away while brokers run."""
+    """A limit that can be set and removed while brokers run."""
     return ConfigDefinition(name, ConfigType.LONG, str(MAX_LONG), documentation, minimum=1)
 
 

@@ -1,4 +1,4 @@
-"""Settings that must be addresses, or must fit each other: what a file may say and no node could keep to."""
+"""Checks of settings that must be valid addresses or must be consistent with each other."""
 
 from collections.abc import Callable
 
@@ -56,14 +56,14 @@ def check_replication(settings: Settings, where: Callable[[str], str | None]) ->
 
 
 LEASE_SHARE = 0.8
-"""A broker answers reads for so much of a session after its last sign of life that a controller took.
+"""The share of a session for which a broker answers reads after the last heartbeat that a controller accepted.
 
-The rest is for clocks that do not run alike: a fifth is hundreds of times what they differ by.
+The rest is a margin for clock drift: a fifth is hundreds of times the real drift.
 """
 
 
 def check_timing(settings: Settings, where: Callable[[str], str | None]) -> None:
-    """Raise ConfigError for times with which brokers could answer what is not the newest, or hardly at all."""
+    """Raise ConfigError for times with which brokers could answer stale reads, or would hardly answer at all."""
     if not settings.is_one_of_several:
         return
     cluster, lag = settings.cluster, settings.replication.replica_lag_time_max
@@ -91,7 +91,7 @@ _ROLES = (BROKER, CONTROLLER, GATEWAY)
 
 
 def check_roles(settings: Settings, where: Callable[[str], str | None]) -> None:
-    """Raise ConfigError for roles that no process has, and for a gateway that knows no cluster."""
+    """Raise ConfigError for unknown roles, and for a gateway without a cluster."""
     name = "broker.roles"
     roles = settings.broker.roles
     for role in roles:
@@ -114,5 +114,5 @@ def check_roles(settings: Settings, where: Callable[[str], str | None]) -> None:
 
 
 def gateway_bootstrap(settings: Settings) -> tuple[str, ...]:
-    """Where a gateway alone looks for the cluster."""
+    """The cluster's addresses for a gateway that runs alone."""
     return settings.cluster.bootstrap_servers or settings.proxy.bootstrap_addresses()

@@ -1,4 +1,4 @@
-"""Looking settings up, checking them, and resolving what a topic's configuration is.
+"""Look settings up, check them, and resolve a topic's configuration.
 
 A topic setting takes its value from the topic's own overrides, else from the broker's (by the topic setting's
 synonyms, the strongest first), else from the default.
@@ -69,7 +69,7 @@ def resolve_topic_config(overrides: Mapping[str, str], broker_defaults: Mapping[
 
 
 def inherited_text(definition: ConfigDefinition, broker_defaults: Mapping[str, str]) -> str | None:
-    """What the broker's settings say about a topic setting, in the latter's unit; None when nothing."""
+    """A topic setting's value from the broker's settings, in the topic setting's unit; None if unset."""
     for synonym in definition.synonyms:
         text = broker_defaults.get(synonym.name)
         if text is not None:

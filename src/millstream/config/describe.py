@@ -1,4 +1,4 @@
-"""What a setting's value is and where it comes from, as DescribeConfigs tells it."""
+"""The values of settings and their sources, as DescribeConfigs reports them."""
 
 from collections.abc import Mapping
 from enum import IntEnum
@@ -31,7 +31,7 @@ class BrokerLayers(msgspec.Struct, frozen=True):
     static: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def merged(self) -> dict[str, str]:
-        """What `resolve_topic_config` takes as the broker's settings."""
+        """All layers in one mapping, for `resolve_topic_config`."""
         return {**self.static, **self.dynamic_default, **self.dynamic}
 
     def by_source(self) -> tuple[tuple[ConfigSource, Mapping[str, str]], ...]:
@@ -43,7 +43,7 @@ class BrokerLayers(msgspec.Struct, frozen=True):
 
 
 class ConfigOrigin(msgspec.Struct, frozen=True):
-    """One place that says something about a setting, under the name used there."""
+    """One source of a setting's value, with the name used there."""
 
     name: str
     value: str | None

@@ -1,4 +1,4 @@
-"""What a user is told when a setting cannot be used."""
+"""The error for unusable settings."""
 
 from collections.abc import Iterable
 
@@ -21,7 +21,7 @@ class ConfigError(ValueError):
         return ": ".join(parts)
 
     def at(self, where: str, name: str | None = None) -> "ConfigError":
-        """The same error, told with the place (and the spelling) the user knows it by."""
+        """The same error with the place, and the spelling, that the user knows."""
         return ConfigError(name or self.name, self.message, where)
 
 

@@ -44,10 +44,10 @@ class ConfigDefinition(msgspec.Struct, frozen=True):
     dynamic: bool = True
     sensitive: bool = False
     synonyms: tuple[Synonym, ...] = ()
-    # Of a list that may be empty: what each item looks like, and the same in words.
+    # For a list that may be empty: a pattern for its items, and its description.
     item_pattern: str = ""
     item_words: str = ""
-    # Values that a user may expect, and why they are not taken.
+    # Values that a user may expect, with the reason why they are refused.
     refused: dict[str, str] = {}
 
     @property

@@ -16,8 +16,8 @@ from millstream.config.sources import CONFIG_FILE_VARIABLE, Entry, from_environm
 from millstream.config.topic_table import TOPIC_CONFIGS
 from millstream.config.topics_section import read_topic
 
-# Several names can set one thing (log.retention.ms, .minutes, .hours): a source that uses any of them
-# replaces what a weaker source said under the others.
+# Several names may stand for one setting (log.retention.ms, .minutes, .hours): a source that uses any of
+# them overrides weaker sources that use the others.
 _FAMILIES = [[synonym.name for synonym in topic.synonyms] for topic in TOPIC_CONFIGS.values()]
 _FAMILY = {name: family for family in _FAMILIES for name in family}
 _TOPIC_BY_BROKER_NAME = {topic.synonyms[0].name: topic for topic in TOPIC_CONFIGS.values() if topic.synonyms}
@@ -63,13 +63,13 @@ def load_settings(
 
 
 def _profile(layers: list[list[Entry]]) -> list[Entry]:
-    """What the profile sets, if one is chosen; the last source that names one counts."""
+    """The profile's settings, if one is chosen; the last source that names one counts."""
     chosen = [entry.value for layer in layers for entry in layer if entry.name == "broker.profile"]
     return list(PROFILES.get(str(chosen[-1]), ())) if chosen else []
 
 
 def _read_layer(entries: list[Entry]) -> dict[str, _Given]:
-    """What one source sets, by Kafka's name where there is one, else by `section.key`."""
+    """One source's settings, by Kafka's name if there is one, else by `section.key`."""
     read: dict[str, _Given] = {}
     for entry in entries:
         setting = _setting(entry)

@@ -1,4 +1,4 @@
-"""Names of well-known sample files: each is a setting of ours, or a warning that says why it has no effect here."""
+"""Setting names from well-known sample files: each maps to our setting, or to a warning why it has no effect."""
 
 from collections.abc import Iterable, Mapping
 
@@ -10,7 +10,7 @@ from millstream.config.sources import Entry
 
 _PRODUCER = "has no effect: a producer decides it, by its setting {}"
 
-# Keys at the top of the file, outside of any section, and the setting that each one is.
+# Keys at the top of the file, outside any section, and their settings.
 _FLAT = {
     "broker_id": ("broker", "id"),
     "host": ("broker", "host"),
@@ -57,7 +57,7 @@ PROFILES: Mapping[str, tuple[Entry, ...]] = {
         ),
     }.items()
 }
-"""What `broker.profile` sets, under everything that a file, the environment or a flag says."""
+"""The settings of `broker.profile`, weaker than a file, the environment and flags."""
 
 
 class Translated(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ class Translated(msgspec.Struct, frozen=True):
 
 
 def translate(entries: Iterable[Entry]) -> Translated:
-    """The entries of a file by our names."""
+    """Translate a file's entries to our names."""
     kept: list[Entry] = []
     warnings: list[str] = []
     given = list(entries)

@@ -272,9 +272,9 @@ class LogSettings:
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """A topic of the section `topics`, created when it does not exist and there are brokers enough.
+    """A topic of the section `topics`, created if it does not exist once there are enough brokers.
 
-    A replication factor of -1 stands for the default of the settings.
+    A replication factor of -1 stands for the default.
     """
 
     name: str
@@ -298,7 +298,7 @@ class Settings:
     topics: tuple[TopicSettings, ...] = ()
     kafka: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    """What was given and has no effect, in a line each."""
+    """One line for each given setting that has no effect."""
 
     @property
     def is_gateway_alone(self) -> bool:
@@ -306,7 +306,7 @@ class Settings:
 
     @property
     def is_one_of_several(self) -> bool:
-        """Whether the node looks for others; one that lists no address, or only its own, is alone."""
+        """Whether the node looks for others: several addresses are listed, or one that is not its own."""
         servers = set(self.cluster.bootstrap_servers)
         own_ports = {self.broker.port, self.broker.advertised_port or self.broker.port}
         return len(servers) > 1 or any(int(server.rpartition(":")[2]) not in own_ports for server in servers)

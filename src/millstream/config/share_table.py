@@ -206,7 +206,7 @@ def check_group_config(overrides: Mapping[str, str], broker: Mapping[str, str]) 
 
 
 def resolve_group_config(overrides: Mapping[str, str], broker: Mapping[str, str]) -> GroupConfig:
-    """What is in effect; groups with the same settings share one object."""
+    """The settings in effect; groups with the same settings share one object."""
     relevant = {name: broker[f"group.{name}"] for name in _BOUNDS if f"group.{name}" in broker}
     return _resolve(tuple(sorted({**relevant, **overrides}.items())))
 

@@ -1,4 +1,4 @@
-"""Where settings come from: the environment and flags, as entries that remember their place."""
+"""Settings from the environment and from flags, as entries that remember their place."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -30,7 +30,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
     leader_replication_throttled_replicas: frozenset[str] = frozenset()
     max_compaction_lag_ms: int = MAX_LONG
     max_message_bytes: int = 1088 << 10
-    """Kafka's is 1 MiB and 12 bytes, for a whole batch: a payload of 1 MiB does not fit into that."""
+    """Kafka's limit for a whole batch is 1 MiB and 12 bytes, too small for a payload of 1 MiB."""
     message_timestamp_after_max_ms: int = _HOUR_MS
     message_timestamp_before_max_ms: int = MAX_LONG
     message_timestamp_type: str = "CreateTime"
@@ -69,7 +69,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
         return self.replication_mode != "async"
 
     def needed_in_sync(self, replicas: int) -> int:
-        """With fewer in-sync replicas nothing more is committed: `min.insync.replicas`, all of them in mode sync."""
+        """The fewest in-sync replicas for a commit: `min.insync.replicas`, or all replicas in mode sync."""
         return replicas if self.replication_mode == "sync" else min(self.min_insync_replicas, replicas)
 
     @property

@@ -1,4 +1,4 @@
-"""The section `topics`: what topics there are to be, their settings under friendly or Kafka's names."""
+"""The section `topics`: topics to create, with settings under friendly or Kafka's names."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -33,7 +33,7 @@ _LONGEST_NAME = 249
 def read_topic(
     entry: Entry, broker: BrokerSettings, replication: ReplicationSettings, broker_configs: Mapping[str, str]
 ) -> TopicSettings:
-    """The topic one entry of the section describes, every setting of it checked."""
+    """The topic that an entry of the section describes, with checked settings."""
     _check_name(entry)
     counts: dict[str, Any] = {
         "partitions": broker.default_partitions,
