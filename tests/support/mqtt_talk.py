@@ -3,8 +3,8 @@
 from millstream.doors.partitions import Place
 from millstream.mqtt.connection import Connection, Opened
 from millstream.mqtt.limits import MqttLimits
-from millstream.mqtt.messages import Message
 from millstream.mqtt.outgoing import Delivery, Outgoing
+from millstream.mqtt.record_form import Message
 from millstream.mqtt.wants import WantOpen
 from millstream.protocol.mqtt.decoder import Decoder, Side
 from millstream.protocol.mqtt.encoder import encode

@@ -11,7 +11,7 @@ from millstream.http.messages import Handler
 from millstream.http.routes import Route
 from millstream.mqtt.door import Address, MqttDoor
 from millstream.mqtt.limits import MqttLimits, SlowSubscribers
-from millstream.mqtt.rule_text import rules_of
+from millstream.mqtt.rules import rules_of
 from millstream.mqtt.statistics import watch
 from millstream.observability.logs import get_logger
 from millstream.observability.metrics import Registry

@@ -12,7 +12,6 @@ from millstream.doors.caller import Caller
 from millstream.doors.queues import SettlementKind
 from millstream.mqtt.authenticating import Exchange
 from millstream.mqtt.connection import Connection, State
-from millstream.mqtt.failures import failure_of
 from millstream.mqtt.opening import open_session
 from millstream.mqtt.outbound import InFlight, Offer, Stage
 from millstream.mqtt.outgoing import Delivery, Outgoing
@@ -38,6 +37,7 @@ from millstream.mqtt.wants import (
     WantSend,
     WantSubscribe,
     WantUnsubscribe,
+    failure_of,
 )
 from millstream.mqtt.wire import Wire
 from millstream.observability.logs import get_logger

@@ -15,8 +15,7 @@ from millstream.mqtt.limits import MqttLimits
 from millstream.mqtt.listeners import TcpWire, WebSocketWire
 from millstream.mqtt.places import Configs, Places, identity_of, partitions_of
 from millstream.mqtt.publishing import RETAINED_CONFIGS, Publishing
-from millstream.mqtt.redirect import Redirects
-from millstream.mqtt.refusing import Refusals
+from millstream.mqtt.queue_clients import Redirects
 from millstream.mqtt.retained import Retained
 from millstream.mqtt.rules import Rules
 from millstream.mqtt.share_groups import ShareGroups
@@ -24,7 +23,7 @@ from millstream.mqtt.shared import Shared
 from millstream.mqtt.statistics import Statistics, SysTopics
 from millstream.mqtt.subscribers import Subscribers
 from millstream.mqtt.unwanted import Unwanted
-from millstream.mqtt.wire import Wire, WireUser
+from millstream.mqtt.wire import Refusals, Wire, WireUser
 from millstream.observability.logs import get_logger
 from millstream.observability.repeats import LogThrottle
 from millstream.protocol.internal_topics import MQTT_RETAINED_TOPIC

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from msgspec.structs import replace
 
 from millstream.mqtt.limits import MqttLimits
-from millstream.mqtt.messages import NEVER, Message
+from millstream.mqtt.record_form import NEVER, Message
 from millstream.protocol.mqtt.encoder import encode, puback
 from millstream.protocol.mqtt.packets import NO_PUBLISH_PROPERTIES, V5, Puback, Pubcomp, Publish, Pubrec
 from millstream.protocol.mqtt.properties import AckProperties

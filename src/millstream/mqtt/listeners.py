@@ -5,8 +5,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from millstream.mqtt.refusing import Refusal
-from millstream.mqtt.wire import Wire, WireUser
+from millstream.mqtt.wire import Refusal, Wire, WireUser
 from millstream.runtime.sliced_reading import SlicedReading
 
 if TYPE_CHECKING:

@@ -8,15 +8,14 @@ from millstream.coordinator.mqtt_sessions.requests import Disown, OpenSession, S
 from millstream.doors import Place
 from millstream.doors.caller import Caller
 from millstream.mqtt.connection import Opened, State
-from millstream.mqtt.failures import failure_of
-from millstream.mqtt.messages import NEVER, Message
 from millstream.mqtt.outbound import InFlight, Stage
 from millstream.mqtt.outgoing import Delivery, Outgoing
 from millstream.mqtt.places import partitions_of
+from millstream.mqtt.record_form import NEVER, Message
 from millstream.mqtt.session_link import SessionLink
-from millstream.mqtt.stored_form import subscription_of
 from millstream.mqtt.subscribing import join_group
-from millstream.mqtt.wants import WantOpen
+from millstream.mqtt.subscriptions import subscription_of
+from millstream.mqtt.wants import WantOpen, failure_of
 from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
 from millstream.protocol.mqtt.packets import Connect
 from millstream.protocol.mqtt.properties import PublishProperties

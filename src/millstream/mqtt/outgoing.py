@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from millstream.doors.partitions import Place
-from millstream.mqtt.messages import NEVER, Message
+from millstream.mqtt.record_form import NEVER, Message
 from millstream.protocol.mqtt.encoder import PublishFrame, publish_frame
 from millstream.protocol.mqtt.packets import NO_PUBLISH_PROPERTIES, V3
 from millstream.protocol.mqtt.properties import PublishProperties

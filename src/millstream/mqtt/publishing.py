@@ -7,10 +7,9 @@ from typing import Final
 from millstream.coordinator.mqtt_sessions.records import KeptMessage
 from millstream.doors import Place
 from millstream.doors.messages import Message as LogMessage
-from millstream.mqtt.messages import Message
 from millstream.mqtt.places import Places
 from millstream.mqtt.queue_topics import PREFIX, queue_of, route_of
-from millstream.mqtt.record_form import to_record, to_retained
+from millstream.mqtt.record_form import Message, to_record, to_retained
 from millstream.mqtt.rules import Route, Rules
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.internal_topics import MQTT_RETAINED_TOPIC

@@ -1,16 +1,16 @@
-"""What a client does with queues: publish to one that is not there yet, consume, settle."""
+"""What a client does with queues: publish to a new one, consume (perhaps at the leader), settle."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from millstream.doors import Place
+from millstream.doors.cluster import ClusterView
 from millstream.doors.queues import Settled, Settlement
-from millstream.mqtt.failures import Failure, failure_of
-from millstream.mqtt.messages import Message
 from millstream.mqtt.queue_topics import Deliveries, QueueName, ToSettle, group_of, queue_of, settlement_of
+from millstream.mqtt.record_form import Message
 from millstream.mqtt.share_groups import ShareGroup
 from millstream.mqtt.subscriptions import Subscription
-from millstream.mqtt.wants import WantReceive, WantSend
+from millstream.mqtt.wants import Failure, WantReceive, WantSend, failure_of
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.mqtt.packets import V3
 from millstream.protocol.mqtt.properties import UserProperties
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 async def send_to_new_queue(client: "Client", want: WantSend) -> None:
-    """The queue is made first; a second try that fails is told."""
+    """Create the queue first. If sending then fails, the client is told."""
     try:
         await client.shared.publishing.make_queue(want.message.topic)
         client.shared.publishing.record(want.message)
@@ -33,12 +33,12 @@ async def send_to_new_queue(client: "Client", want: WantSend) -> None:
 
 
 def member_of(client: "Client") -> str:
-    """Its own name on all nodes: it may settle through another connection than it was delivered on."""
+    """The same on all nodes: a client may settle on another connection than the delivery came on."""
     return f"mqtt:{client.client_id}"
 
 
 async def consume(client: "Client", subscription: Subscription, properties: UserProperties) -> int:
-    """Join the queue; the QoS that is granted, or the reason why not."""
+    """Join the queue. Returns the granted QoS, or the reason of the refusal."""
     try:
         queue = queue_of(subscription.filter)
     except ValueError:
@@ -46,7 +46,7 @@ async def consume(client: "Client", subscription: Subscription, properties: User
     assert queue is not None
     explicit = client.machine.version != V3 and dict(properties).get("ack-mode") != "packet"
     if not subscription.qos and not explicit:
-        # There would be nothing to settle it by.
+        # Without acknowledgements there is no way to settle.
         return Reason.QOS_NOT_SUPPORTED if client.machine.version != V3 else Reason.UNSPECIFIED_ERROR
     leave(client, subscription.filter)
     await client.shared.places.ensure({queue.name: ()})
@@ -83,7 +83,7 @@ def _group(client: "Client", queue: QueueName, name: str, *, explicit: bool) -> 
 
 
 def leave(client: "Client", text: str) -> None:
-    """What it holds is available to others."""
+    """Stop consuming, and release what the client holds."""
     group = client.queues.pop(text, None)
     if group is not None:
         group.leave(client)
@@ -95,12 +95,12 @@ async def _release(group: ShareGroup) -> None:
     try:
         await group.release_all()
     except KafkaError:
-        # Locks end by themselves.
+        # The locks time out.
         return
 
 
 def settled_by(message: Message) -> ToSettle | None:
-    """What it settles; None for one that is a message of the queue."""
+    """What the message settles; None if it is a message for the queue."""
     try:
         return settlement_of(message.topic, message.properties.user_properties)
     except ValueError as error:
@@ -108,7 +108,7 @@ def settled_by(message: Message) -> ToSettle | None:
 
 
 async def settle(client: "Client", group: str, place: Place, wanted: Sequence[tuple[int, ToSettle]]) -> None:
-    """What came together for one group, by the packet ids of those who say so."""
+    """Settle together what arrived together for one group, and answer each packet id."""
     failures = await _settle(client, group, place, [each for _, each in wanted])
     for (packet_id, _), failure in zip(wanted, failures, strict=True):
         if failure is not None:
@@ -120,7 +120,7 @@ async def settle(client: "Client", group: str, place: Place, wanted: Sequence[tu
 
 
 async def settle_once(client: "Client", want: WantReceive) -> None:
-    """The same with QoS 2. Nothing is kept of it: what is settled twice is settled once."""
+    """`settle` for QoS 2. Nothing is stored, because settling twice has the effect of settling once."""
     try:
         settled = settled_by(want.message)
         assert settled is not None
@@ -159,3 +159,31 @@ def _failure(outcome: Settled) -> Failure | None:
     if outcome.error is ErrorCode.INVALID_RECORD_STATE:
         return failure._replace(reason=Reason.IMPLEMENTATION_SPECIFIC_ERROR, is_final=True)
     return failure
+
+
+class Redirects:
+    """Sends consumers of `queues` to the queue's leader; consumers of other queues are served through any node.
+
+    `servers` are the addresses of nodes' MQTT listeners; a node without one has `port` at its own host.
+    """
+
+    def __init__(self, view: ClusterView, queues: frozenset[str], servers: Mapping[int, str]) -> None:
+        self._view = view
+        self._queues = queues
+        self._servers = servers
+        self.port = 0
+
+    def consumer(self, places: list[Place]) -> str | None:
+        """Where a consumer of the queue with these partitions should connect; None if it may stay here."""
+        if not places or places[0].topic not in self._queues:
+            return None
+        leaders = [leader for place in places if (leader := self._view.leader(place)) is not None]
+        if not leaders or self._view.node_id in leaders:
+            return None
+        leader = leaders[0]
+        if leader in self._servers:
+            return self._servers[leader]
+        host = next(
+            (each.endpoints[0].host for each in self._view.brokers() if each.broker_id == leader), None
+        )
+        return None if host is None or not self.port else f"{host}:{self.port}"

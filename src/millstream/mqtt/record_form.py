@@ -1,23 +1,26 @@
-"""A message as a record of the log and back.
+"""An application message, and its form as a record of the log.
 
-The payload is the value; users' properties are headers as they are, in their order. What else there is to know stands
-in headers of our own, and only where it is not the usual: a record that a Kafka client wrote is a message of QoS 1.
-A user's property whose name begins like ours is written behind `mqtt.user.`.
+The payload is the value; user properties are headers, in the same order. Everything else is in headers of our own, and
+only where it differs from the default: a record that a Kafka client wrote is a message of QoS 1. A user property whose
+name begins like ours is written behind `mqtt.user.`.
 """
 
 import enum
 from functools import lru_cache
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from millstream.doors.messages import Message as LogMessage
-from millstream.mqtt.messages import NEVER, Message
 from millstream.mqtt.rules import Route, Rules
 from millstream.protocol.mqtt.packets import NO_PUBLISH_PROPERTIES
 from millstream.protocol.mqtt.properties import MOST_USER_PROPERTIES, PublishProperties, UserProperties
 from millstream.protocol.mqtt.topics import is_name
 from millstream.protocol.records import Headers, Record
+
+NEVER: Final = 0
+"""The expiry time of a message that does not expire."""
 
 _OURS: Final = "mqtt."
 _ESCAPE: Final = "mqtt.user."
@@ -27,9 +30,30 @@ _MOST_KEPT: Final = 4_096
 _WHERE_AND_WHO: Final = frozenset({"mqtt.topic", "mqtt.client"})
 _NOTHING: Final = PublishProperties()
 
-
-# Messages of a client are alike but for their payloads: what their headers say, or what they are, is made once.
+# A client's messages mostly differ only in their payloads, so their headers are encoded and decoded once.
 _where_and_who: Final[dict[Headers, tuple[str, str]]] = {}
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """`properties` have no alias, subscription identifiers or expiry: those belong to one connection or moment."""
+
+    topic: str
+    payload: bytes
+    qos: int = 1
+    retain: bool = False
+    properties: PublishProperties = PublishProperties()
+    expires_ms: int = NEVER
+    publisher: str = ""
+    """The sender's client id; empty where the message came through another door."""
+    expires_in_s: int = 0
+    """For a will, whose time begins when it is appended; 0 otherwise."""
+
+    def is_expired(self, now_ms: int) -> bool:
+        return self.expires_ms != NEVER and self.expires_ms <= now_ms
+
+    def seconds_left(self, now_ms: int) -> int | None:
+        """The time left, as sent to subscribers: rounded up, so never 0."""
+        return None if self.expires_ms == NEVER else max(1, -((now_ms - self.expires_ms) // 1000))
 
 
 class Header(enum.StrEnum):
@@ -101,7 +125,7 @@ def _property_headers(properties: PublishProperties) -> Headers:
 
 
 def from_record(record: Record, log_topic: str, rules: Rules) -> Message:
-    """Any record is a message. What its headers do not say, the rules do; what no client could be told is left out."""
+    """Any record is a message. The rules fill in what the headers lack; headers that MQTT cannot carry are left out."""
     payload, headers = record.value or b"", record.headers
     if not headers:
         return Message(rules.mqtt_topic(log_topic, record.key), payload)
@@ -159,7 +183,7 @@ def _properties(ours: dict[str, bytes], users: UserProperties) -> PublishPropert
 
 
 def _text(raw: bytes) -> str | None:
-    """None where MQTT has no such text."""
+    """None for text that MQTT does not allow."""
     if len(raw) > _LONGEST_TEXT or b"\0" in raw:
         return None
     try:
@@ -173,7 +197,7 @@ def _number(raw: bytes, otherwise: int) -> int:
 
 
 def to_retained(message: Message, route: Route) -> LogMessage:
-    """The record by which the newest message of an MQTT topic is kept; an empty payload deletes it."""
+    """The record that keeps the newest message of an MQTT topic; an empty payload deletes it."""
     if not message.payload:
         return LogMessage(message.topic.encode(), None)
     return replace(

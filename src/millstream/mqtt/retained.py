@@ -11,9 +11,8 @@ from typing import Final
 from millstream.doors import PartitionAccess, Place
 from millstream.doors.caller import Caller
 from millstream.mqtt.limits import MqttLimits
-from millstream.mqtt.messages import Message
 from millstream.mqtt.outgoing import Outgoing
-from millstream.mqtt.record_form import from_record
+from millstream.mqtt.record_form import Message, from_record
 from millstream.mqtt.rules import Rules
 from millstream.mqtt.tail import Tail
 from millstream.protocol.errors import ErrorCode, KafkaError

@@ -1,11 +1,16 @@
-"""Which record an MQTT topic is, and which MQTT topic a record is: rules of the settings, the first that matches."""
+"""Maps MQTT topics to the log's topics and back. The first matching rule of the settings applies.
+
+A rule in the settings: `sensors/{site}/# -> sensors key={site} partition={site} header.site={site}`.
+"""
 
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
-from millstream.mqtt.templates import TOPIC, Pattern, Template
+from millstream.config.errors import ConfigError
+from millstream.config.mqtt_settings import MqttSettings
+from millstream.mqtt.templates import TOPIC, Pattern, Template, TemplateError
 from millstream.protocol.key_hash import murmur2
 from millstream.protocol.mqtt.topics import is_name, matches, overlaps
 from millstream.protocol.records import Headers
@@ -14,6 +19,7 @@ DEFAULT_TOPIC: Final = "mqtt"
 _KEPT_ROUTES: Final = 8_192
 _LONGEST_KEPT: Final = 512
 _POSITIVE: Final = 0x7FFFFFFF
+_HEADER: Final = "header."
 
 
 class Route(msgspec.Struct, frozen=True, gc=False):
@@ -24,7 +30,7 @@ class Route(msgspec.Struct, frozen=True, gc=False):
     partition_number: int
     headers: Headers
     names_topic: bool
-    """Whether the key alone tells the MQTT topic, so that no header need."""
+    """Whether the key alone gives the MQTT topic, so that no header is needed."""
 
 
 class Rule:
@@ -124,3 +130,36 @@ class Rules:
         # A record without an MQTT topic goes by the name of its log's topic.
         own = (rule.topic for rule in self._rules if matches(text, rule.topic))
         return list(dict.fromkeys((*wanted, *own, self._default_topic)))
+
+
+def rules_of(settings: MqttSettings) -> Rules:
+    """ConfigError for an invalid rule."""
+    rules = []
+    for text in settings.rules:
+        try:
+            rules.append(_rule(text))
+        except TemplateError as error:
+            raise ConfigError("mqtt.rules", f"{text!r}: {error}") from None
+    return Rules(rules, settings.default_topic)
+
+
+def _rule(text: str) -> Rule:
+    pattern, arrow, rest = text.partition("->")
+    topic, *options = rest.split() or [""]
+    if not arrow or not topic:
+        raise TemplateError("a rule is FILTER -> TOPIC, then key=, partition= and header.NAME=")
+    given: dict[str, str] = {}
+    headers: list[tuple[str, str]] = []
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not equals or name in given:
+            raise TemplateError(
+                f"{option!r} is not an option that can be had here: key=, partition=, header.NAME="
+            )
+        if name.startswith(_HEADER):
+            headers.append((name.removeprefix(_HEADER), value))
+        elif name in ("key", "partition"):
+            given[name] = value
+        else:
+            raise TemplateError(f"{name!r} is not an option: key=, partition= and header.NAME= are")
+    return Rule(pattern.strip(), topic, given.get("key", "{topic}"), given.get("partition"), headers)

@@ -9,10 +9,9 @@ import msgspec
 from millstream.doors import Acks, Place
 from millstream.doors.caller import NODE
 from millstream.doors.messages import Message as LogMessage
-from millstream.mqtt.failures import Failure, failure_of
 from millstream.mqtt.queue_clients import send_to_new_queue, settle, settled_by
 from millstream.mqtt.queue_topics import PREFIX, ToSettle
-from millstream.mqtt.wants import WantSend
+from millstream.mqtt.wants import Failure, WantSend, failure_of
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.mqtt.packets import V5
 from millstream.protocol.mqtt.reasons import Reason

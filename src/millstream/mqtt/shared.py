@@ -1,4 +1,4 @@
-"""What all clients of a door share."""
+"""The parts that all clients of a door use."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from millstream.mqtt.authenticating import Authenticator
 from millstream.mqtt.limits import MqttLimits
 from millstream.mqtt.places import Places
 from millstream.mqtt.publishing import Publishing
-from millstream.mqtt.redirect import Redirects
+from millstream.mqtt.queue_clients import Redirects
 from millstream.mqtt.retained import Retained
 from millstream.mqtt.share_groups import ShareGroups
 from millstream.mqtt.statistics import Statistics
@@ -35,11 +35,11 @@ class Shared(msgspec.Struct, frozen=True, eq=False):
     now_ms: Callable[[], int]
     new_client_id: Callable[[], str]
     node: str
-    """This node and its start."""
+    """Names this node and this start of it."""
     own_caller: Caller
     statistics: Statistics
     redirects: Redirects
     unwanted: Unwanted | None
-    """None where PUBACK says nothing of it."""
+    """None if PUBACK does not report missing subscribers."""
     broken: LogThrottle[tuple[str, int]]
-    """Lines of connections that broke the protocol, by host and reason."""
+    """For log lines on protocol violations, by host and reason."""

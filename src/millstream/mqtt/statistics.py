@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from millstream.doors import Place
-from millstream.mqtt.messages import Message
+from millstream.mqtt.record_form import Message
 from millstream.mqtt.subscribers import Subscribers
 from millstream.observability.metrics import Registry
 from millstream.observability.tasks import keep_going

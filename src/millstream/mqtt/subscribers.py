@@ -6,9 +6,8 @@ from typing import Protocol
 
 from millstream.doors import PartitionAccess, Place
 from millstream.doors.caller import Caller
-from millstream.mqtt.messages import Message
 from millstream.mqtt.outgoing import Outgoing
-from millstream.mqtt.record_form import from_record
+from millstream.mqtt.record_form import Message, from_record
 from millstream.mqtt.rules import Rules
 from millstream.mqtt.subscriptions import Granted, SubscriptionIndex
 from millstream.mqtt.tail import Tail

@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, Final
 from millstream.coordinator.mqtt_sessions.records import Position
 from millstream.coordinator.mqtt_sessions.requests import Subscribe, Unsubscribe
 from millstream.doors import Operation, Permission, Resource
-from millstream.mqtt.failures import failure_of
 from millstream.mqtt.outbound import Offer
 from millstream.mqtt.outgoing import Delivery
 from millstream.mqtt.places import partitions_of
 from millstream.mqtt.queue_clients import consume, leave
 from millstream.mqtt.queue_topics import PREFIX
-from millstream.mqtt.stored_form import stored_subscription
-from millstream.mqtt.subscriptions import Subscription
-from millstream.mqtt.wants import WantSubscribe, WantUnsubscribe
+from millstream.mqtt.subscriptions import Subscription, stored_subscription
+from millstream.mqtt.wants import WantSubscribe, WantUnsubscribe, failure_of
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.mqtt.packets import RetainHandling

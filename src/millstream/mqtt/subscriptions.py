@@ -1,7 +1,7 @@
-"""Who gets a message, and how: all sessions of a node with their filters, looked up once for each message.
+"""Subscriptions: their stored form, and an index of a node's sessions by filter, looked up once for each message.
 
-A session whose filters overlap gets one copy: with the highest QoS, and the identifiers of all of them. Or a copy for
-each, as each says, where the settings want it so.
+A session whose filters overlap gets one copy, with the highest QoS and the identifiers of all of them; or, if the
+settings say so, a copy for each.
 """
 
 from collections.abc import Hashable, Iterable
@@ -9,14 +9,18 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from millstream.coordinator.mqtt_sessions.records import StoredSubscription
 from millstream.protocol.mqtt.packets import RetainHandling
 from millstream.protocol.mqtt.topic_tree import TopicTree
 
 S = TypeVar("S", bound=Hashable)
 
-# A topic with ten thousand subscribers counts ten thousand.
+# A topic with ten thousand subscribers counts as ten thousand.
 _MOST_KEPT_MATCHES: Final = 200_000
 _LONGEST_KEPT: Final = 512
+# Bits as on the wire.
+_NO_LOCAL: Final = 0x04
+_AS_PUBLISHED: Final = 0x08
 
 
 class Subscription(msgspec.Struct, frozen=True, gc=False):
@@ -30,24 +34,24 @@ class Subscription(msgspec.Struct, frozen=True, gc=False):
 
 
 class Granted(NamedTuple):
-    """What the filters that match say together, or one of them."""
+    """The combined options of the filters that match, or those of one of them."""
 
     qos: int
     retain_as_published: bool
     identifiers: tuple[int, ...]
     others: "tuple[Granted, ...]" = ()
-    """Further copies, for further filters."""
+    """One for each further copy."""
 
 
 class Match(NamedTuple, Generic[S]):
     subscriber: S
     granted: Granted
     to_publisher: Granted | None
-    """The same if the subscriber itself has published it; None where all filters that match say no local."""
+    """Used if the subscriber published the message itself; None if all matching filters say no local."""
 
 
 def granted(subscriptions: Iterable[Subscription]) -> Granted | None:
-    """None where there are none."""
+    """One copy for all; None for no subscriptions."""
     qos, as_published = -1, False
     identifiers: list[int] = []
     for each in subscriptions:
@@ -59,7 +63,7 @@ def granted(subscriptions: Iterable[Subscription]) -> Granted | None:
 
 
 def granted_each(subscriptions: Iterable[Subscription]) -> Granted | None:
-    """The same with a copy for each, the highest QoS first."""
+    """A copy for each, the highest QoS first."""
     each = [found for one in subscriptions if (found := granted((one,))) is not None]
     if not each:
         return None
@@ -69,7 +73,7 @@ def granted_each(subscriptions: Iterable[Subscription]) -> Granted | None:
 
 class SubscriptionIndex(Generic[S]):
     def __init__(self, *, copies: bool = False) -> None:
-        """`copies`: one for each filter that matches."""
+        """`copies`: deliver one for each matching filter."""
         self._together = granted_each if copies else granted
         self._tree: TopicTree[S, Subscription] = TopicTree()
         self._kept: dict[str, list[Match[S]]] = {}
@@ -80,7 +84,7 @@ class SubscriptionIndex(Generic[S]):
         return self._tree.count
 
     def add(self, subscriber: S, subscription: Subscription) -> Subscription | None:
-        """The one with the same filter that it replaces."""
+        """Returns the subscription that it replaces, if any."""
         self._forget()
         return self._tree.put(subscription.filter, subscriber, subscription)
 
@@ -89,7 +93,7 @@ class SubscriptionIndex(Generic[S]):
         return self._tree.remove(text, subscriber)
 
     def find(self, topic: str) -> list[Match[S]]:
-        """Not to be changed: it may be given out again."""
+        """Do not change the list: it is cached."""
         found = self._kept.get(topic)
         return self._find(topic) if found is None else found
 
@@ -117,3 +121,22 @@ class SubscriptionIndex(Generic[S]):
         if not any(each.no_local for each in held):
             return Match(subscriber, everything, everything)
         return Match(subscriber, everything, together(each for each in held if not each.no_local))
+
+
+def subscription_of(text: str, stored: StoredSubscription) -> Subscription:
+    options = stored.options
+    return Subscription(
+        text,
+        stored.qos,
+        bool(options & _NO_LOCAL),
+        bool(options & _AS_PUBLISHED),
+        RetainHandling(options >> 4 & 3),
+        stored.identifier,
+    )
+
+
+def stored_subscription(subscription: Subscription) -> StoredSubscription:
+    options = (
+        subscription.no_local << 2 | subscription.retain_as_published << 3 | subscription.retain_handling << 4
+    )
+    return StoredSubscription(subscription.qos, options, subscription.identifier)

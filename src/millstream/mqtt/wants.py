@@ -1,16 +1,20 @@
-"""What a connection asks of those who act for it; each is answered by a call of the method that it names."""
+"""Requests of a connection's state machine, each answered by calling the method it names; answers to failures."""
+
+from typing import Final, NamedTuple
 
 import msgspec
 
-from millstream.mqtt.messages import Message
 from millstream.mqtt.outbound import InFlight
+from millstream.mqtt.record_form import Message
 from millstream.mqtt.subscriptions import Subscription
+from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.mqtt.packets import Connect
 from millstream.protocol.mqtt.properties import UserProperties
+from millstream.protocol.mqtt.reasons import Reason
 
 
 class WantOpen(msgspec.Struct, frozen=True):
-    """Who it is, and its session: `opened`, `challenge` or `refuse`."""
+    """Authenticate the client and open its session: `opened`, `challenge` or `refuse`."""
 
     connect: Connect
     client_id: str
@@ -22,7 +26,7 @@ class WantAuthentication(msgspec.Struct, frozen=True):
     method: str
     data: bytes | None
     again: bool
-    """Of a client that is connected already."""
+    """Whether the client is connected already."""
 
 
 class WantSend(msgspec.Struct, frozen=True, gc=False):
@@ -40,13 +44,13 @@ class WantReceive(msgspec.Struct, frozen=True, gc=False):
 
 
 class WantRelease(msgspec.Struct, frozen=True, gc=False):
-    """The client has heard that it was received; its packet id is free: `released`."""
+    """The client has got PUBREC, so free the packet id: `released`."""
 
     packet_id: int
 
 
 class WantSubscribe(msgspec.Struct, frozen=True):
-    """In the order of the packet; a reason where the filter was refused already: `subscribed`."""
+    """Filters in the packet's order, a reason for each that was refused already: `subscribed`."""
 
     packet_id: int
     filters: tuple[Subscription | int, ...]
@@ -67,13 +71,13 @@ class WantReserve(msgspec.Struct, frozen=True):
 
 
 class WantKeepReceived(msgspec.Struct, frozen=True):
-    """Make durable that the client has these: `kept_received`."""
+    """Make durable that the client has received these: `kept_received`."""
 
     packet_ids: tuple[int, ...]
 
 
 class WantClose(msgspec.Struct, frozen=True):
-    """The connection ends when its bytes are sent; nothing more comes from it."""
+    """Close the connection when its bytes are sent; it asks for nothing after this."""
 
     reason: int
     message: str
@@ -93,3 +97,34 @@ Want = (
     | WantKeepReceived
     | WantClose
 )
+
+
+# Sending again would not help, so the acknowledgement carries the reason.
+_FINAL: Final = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: Reason.NOT_AUTHORIZED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: Reason.NOT_AUTHORIZED,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: Reason.NOT_AUTHORIZED,
+    ErrorCode.MESSAGE_TOO_LARGE: Reason.QUOTA_EXCEEDED,
+    ErrorCode.RECORD_LIST_TOO_LARGE: Reason.QUOTA_EXCEEDED,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: Reason.QUOTA_EXCEEDED,
+    ErrorCode.INVALID_TOPIC_EXCEPTION: Reason.TOPIC_NAME_INVALID,
+    ErrorCode.INVALID_RECORD: Reason.IMPLEMENTATION_SPECIFIC_ERROR,
+    ErrorCode.POLICY_VIOLATION: Reason.QUOTA_EXCEEDED,
+}
+
+
+class Failure(NamedTuple):
+    """`is_final`: the acknowledgement carries the reason. Otherwise the client is to reconnect and send again."""
+
+    reason: Reason
+    text: str
+    is_final: bool
+
+
+def failure_of(error: KafkaError) -> Failure:
+    if error.code is ErrorCode.FENCED_MEMBER_EPOCH:
+        return Failure(Reason.SESSION_TAKEN_OVER, error.message, False)
+    reason = _FINAL.get(error.code)
+    if reason is None:
+        return Failure(Reason.SERVER_BUSY, error.message, False)
+    return Failure(reason, error.message, True)

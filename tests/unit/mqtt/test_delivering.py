@@ -4,8 +4,8 @@ import pytest
 
 from millstream.mqtt.connection import Opened, State
 from millstream.mqtt.limits import MqttLimits, SlowSubscribers
-from millstream.mqtt.messages import Message
 from millstream.mqtt.outbound import InFlight, Offer, Stage
+from millstream.mqtt.record_form import Message
 from millstream.mqtt.subscriptions import Subscription
 from millstream.mqtt.wants import WantKeepReceived, WantReserve, WantSubscribe, WantUnsubscribe
 from millstream.protocol.mqtt import packets as p

@@ -7,10 +7,10 @@ import pytest
 
 from millstream.doors import Place
 from millstream.doors.partitions import Offsets
-from millstream.mqtt.messages import Message
 from millstream.mqtt.outbound import InFlight, Stage
 from millstream.mqtt.outgoing import Delivery, Outgoing
 from millstream.mqtt.reading import Reading
+from millstream.mqtt.record_form import Message
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.testing.simulator.loop import SimulatedLoop
 

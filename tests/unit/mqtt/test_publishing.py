@@ -4,7 +4,7 @@ import pytest
 
 from millstream.mqtt.connection import Opened, State
 from millstream.mqtt.limits import MqttLimits
-from millstream.mqtt.messages import Message
+from millstream.mqtt.record_form import Message
 from millstream.mqtt.wants import WantReceive, WantRelease, WantSend
 from millstream.protocol.mqtt import packets as p
 from millstream.protocol.mqtt import properties as pr

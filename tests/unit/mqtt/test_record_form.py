@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.mqtt.messages import Message
-from millstream.mqtt.record_form import from_record, to_record, to_retained
+from millstream.mqtt.record_form import Message, from_record, to_record, to_retained
 from millstream.mqtt.rules import Rule, Rules
 from millstream.protocol.mqtt.properties import PublishProperties
 from millstream.protocol.records import Record

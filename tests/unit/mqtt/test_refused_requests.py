@@ -6,9 +6,9 @@ from typing import Any
 
 from millstream.coordinator.mqtt_sessions.requests import Done, Reserve
 from millstream.doors import Place
-from millstream.mqtt.messages import Message
 from millstream.mqtt.outbound import InFlight, Stage
 from millstream.mqtt.outgoing import Delivery, Outgoing
+from millstream.mqtt.record_form import Message
 from millstream.mqtt.session_link import SessionLink
 from millstream.mqtt.wants import WantReceive, WantReserve
 from millstream.protocol.errors import ErrorCode, KafkaError, NotDone

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from millstream.doors import Place
-from millstream.mqtt.redirect import Redirects
+from millstream.mqtt.queue_clients import Redirects
 
 
 class _Endpoint(NamedTuple):
