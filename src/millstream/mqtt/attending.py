@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Protocol
 
-from millstream.coordinator.mqtt_sessions.requests import Attend, Confirm
 from millstream.doors import CoordinatorKind, Coordinators
 from millstream.doors.caller import Caller
+from millstream.doors.mqtt_sessions import Attend, Confirm
 from millstream.observability.tasks import keep_going
 from millstream.protocol.errors import KafkaError
 

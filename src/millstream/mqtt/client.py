@@ -4,11 +4,9 @@ import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
-from millstream.coordinator.decision import Request
-from millstream.coordinator.mqtt_sessions.records import Position
-from millstream.coordinator.mqtt_sessions.requests import CloseSession, Done
-from millstream.doors import CoordinatorKind
+from millstream.doors import CoordinatorKind, Request
 from millstream.doors.caller import Caller
+from millstream.doors.mqtt_sessions import CloseSession, Done, Position
 from millstream.doors.queues import SettlementKind
 from millstream.mqtt.authenticating import Exchange
 from millstream.mqtt.connection import Connection, State

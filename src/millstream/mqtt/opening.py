@@ -3,10 +3,16 @@
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from millstream.coordinator.mqtt_sessions.records import FlightStage, StoredFlight, StoredWill
-from millstream.coordinator.mqtt_sessions.requests import Disown, OpenSession, SessionOpened
 from millstream.doors import Place
 from millstream.doors.caller import Caller
+from millstream.doors.mqtt_sessions import (
+    Disown,
+    FlightStage,
+    OpenSession,
+    SessionOpened,
+    StoredFlight,
+    StoredWill,
+)
 from millstream.mqtt.connection import Opened, State
 from millstream.mqtt.outbound import InFlight, Stage
 from millstream.mqtt.outgoing import Delivery, Outgoing

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from millstream.coordinator.mqtt_sessions.records import KeptMessage
 from millstream.doors import Place
 from millstream.doors.messages import Message as LogMessage
+from millstream.doors.mqtt_sessions import KeptMessage
 from millstream.mqtt.places import Places
 from millstream.mqtt.queue_topics import PREFIX, queue_of, route_of
 from millstream.mqtt.record_form import Message, to_record, to_retained

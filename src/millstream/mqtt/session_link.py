@@ -7,18 +7,20 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from millstream.coordinator.decision import Request
-from millstream.coordinator.mqtt_sessions.records import FlightStage, KeptMessage, Position, StoredFlight
-from millstream.coordinator.mqtt_sessions.requests import (
+from millstream.doors import CoordinatorKind, Coordinators, Request
+from millstream.doors.caller import Caller
+from millstream.doors.mqtt_sessions import (
     Done,
+    FlightStage,
     KeepReceived,
+    KeptMessage,
+    Position,
     Receive,
     Release,
     Reserve,
     SaveProgress,
+    StoredFlight,
 )
-from millstream.doors import CoordinatorKind, Coordinators
-from millstream.doors.caller import Caller
 from millstream.mqtt.outbound import InFlight, Stage
 from millstream.mqtt.publishing import Publishing
 from millstream.mqtt.wants import WantKeepReceived, WantReceive, WantRelease, WantReserve

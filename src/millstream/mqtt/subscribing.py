@@ -3,9 +3,8 @@
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from millstream.coordinator.mqtt_sessions.records import Position
-from millstream.coordinator.mqtt_sessions.requests import Subscribe, Unsubscribe
 from millstream.doors import Operation, Permission, Resource
+from millstream.doors.mqtt_sessions import Position, Subscribe, Unsubscribe
 from millstream.mqtt.outbound import Offer
 from millstream.mqtt.outgoing import Delivery
 from millstream.mqtt.places import partitions_of

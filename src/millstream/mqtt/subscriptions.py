@@ -9,7 +9,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from millstream.coordinator.mqtt_sessions.records import StoredSubscription
+from millstream.doors.mqtt_sessions import StoredSubscription
 from millstream.protocol.mqtt.packets import RetainHandling
 from millstream.protocol.mqtt.topic_tree import TopicTree
 

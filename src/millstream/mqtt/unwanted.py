@@ -6,9 +6,9 @@ Readers of the log by other doors, and consumers of queues, are no subscribers.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from millstream.coordinator.mqtt_sessions.requests import FindSubscribers
 from millstream.doors import CoordinatorKind, Doors
 from millstream.doors.caller import Caller
+from millstream.doors.mqtt_sessions import FindSubscribers
 from millstream.mqtt.share_groups import possible_filters
 from millstream.mqtt.subscriptions import SubscriptionIndex
 from millstream.protocol.errors import KafkaError

@@ -1,0 +1,51 @@
+"""What a door may ask the coordinators of MQTT sessions, and what they keep: pure values."""
+
+from millstream.coordinator.mqtt_sessions.records import (
+    FlightStage,
+    KeptMessage,
+    Position,
+    StoredFlight,
+    StoredSubscription,
+    StoredWill,
+)
+from millstream.coordinator.mqtt_sessions.requests import (
+    Attend,
+    CloseSession,
+    Confirm,
+    Disown,
+    Done,
+    FindSubscribers,
+    KeepReceived,
+    OpenSession,
+    Receive,
+    Release,
+    Reserve,
+    SaveProgress,
+    SessionOpened,
+    Subscribe,
+    Unsubscribe,
+)
+
+__all__ = [
+    "Attend",
+    "CloseSession",
+    "Confirm",
+    "Disown",
+    "Done",
+    "FindSubscribers",
+    "FlightStage",
+    "KeepReceived",
+    "KeptMessage",
+    "OpenSession",
+    "Position",
+    "Receive",
+    "Release",
+    "Reserve",
+    "SaveProgress",
+    "SessionOpened",
+    "StoredFlight",
+    "StoredSubscription",
+    "StoredWill",
+    "Subscribe",
+    "Unsubscribe",
+]
