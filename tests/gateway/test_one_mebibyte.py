@@ -10,8 +10,9 @@ import pytest
 
 from millstream.client import Consumer, Producer, QueueConsumer
 from millstream.doors import Message
-from millstream.gateway.bodies import FRAMES, frame_of
+from millstream.gateway.bodies import FRAMES
 from millstream.protocol.message_frame import decode_frame
+from support.frames import frame_of
 from support.mqtt_client import mqtt_address
 from support.node import NodeProcess
 from support.sse import Events

@@ -11,9 +11,10 @@ import pytest
 
 from millstream.client import Consumer
 from millstream.doors import Message
-from millstream.gateway.bodies import FRAMES, NDJSON, frame_of
+from millstream.gateway.bodies import FRAMES, NDJSON
 from millstream.protocol.message_frame import decode_frame
 from millstream.testing import EmbeddedBroker
+from support.frames import frame_of
 
 
 def records(gateway: httpx.Client, topic: str, partition: int, **query: object) -> list[dict[str, object]]:

@@ -17,7 +17,7 @@ import msgspec
 
 from millstream.doors import Message
 from millstream.http.messages import Problem
-from millstream.protocol.message_frame import FrameError, MessageFrame, decode_frame, encode_frame
+from millstream.protocol.message_frame import FrameError, decode_frame
 from millstream.protocol.records import Headers
 
 FRAMES = "application/vnd.millstream.frames"
@@ -274,7 +274,3 @@ def _frames(body: bytes) -> Iterator[Message]:
         _check_headers(header_count)
         yield Message(frame.key, frame.value, frame.headers, frame.timestamp_ms)
         at = end
-
-
-def frame_of(message: Message) -> bytes:
-    return encode_frame(MessageFrame(message.timestamp_ms, message.key, message.value, message.headers))

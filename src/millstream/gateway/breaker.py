@@ -47,10 +47,6 @@ class Breaker:
         self._trying = True
         return True
 
-    def opens_again_in(self, now: float) -> float:
-        """Seconds until a request may be tried."""
-        return max(self._open_until - now, 0.0) if self.state is BreakerState.OPEN else 0.0
-
     def succeeded(self) -> None:
         self._failures = 0
         self._trying = False

@@ -57,7 +57,6 @@ class Shared(msgspec.Struct):
     is_stopping: bool = False
     last_gone: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     """Set when the last connection is gone while the server stops."""
-    refused_connections: int = 0
     requests: int = 0
 
 
@@ -114,7 +113,6 @@ class Connection(asyncio.Protocol):
         self._deadline = self._loop.time() + self._shared.limits.read_s
         shared = self._shared
         if len(shared.connections) >= shared.limits.max_connections:
-            shared.refused_connections += 1
             self._refuse(Problem(503, "too many connections; try again later", {"retry-after": "5"}))
         shared.connections.add(self)
 

@@ -102,7 +102,7 @@ class Connection:
         self._has_will = False
         self._method: str | None = None
         self._again = False
-        self._held: list[Packet | Violation] = []
+        self._waiting: list[Packet | Violation] = []
         # What follows SUBSCRIBE comes after it, also what the client itself publishes.
         self._changing = False
         self.answered: list[tuple[Delivery, int]] = []
@@ -117,9 +117,9 @@ class Connection:
     def receive(self, data: bytes, now_ms: int) -> None:
         """Bytes of the client; what comes while its session is opened, or its filters changed, waits for that."""
         packets = self._decoder.feed(data)
-        if self._held or self.state is not State.CONNECTED or self._changing:
-            self._held += packets
-            self._handle_held(now_ms)
+        if self._waiting or self.state is not State.CONNECTED or self._changing:
+            self._waiting += packets
+            self._handle_waiting(now_ms)
         else:
             self._handle_all(packets, now_ms)
 
@@ -144,17 +144,17 @@ class Connection:
     @property
     def holds(self) -> bool:
         """Whether packets wait, so that no more should be read."""
-        return bool(self._held)
+        return bool(self._waiting)
 
-    def _handle_held(self, now_ms: int) -> None:
+    def _handle_waiting(self, now_ms: int) -> None:
         if self.state is State.CLOSED:
-            self._held.clear()
+            self._waiting.clear()
             return
-        while self._held and not self._changing:
-            if self._waits_for_session(self._held[0]):
+        while self._waiting and not self._changing:
+            if self._waits_for_session(self._waiting[0]):
                 return
-            held, self._held = self._held, []
-            self._handle_all(held, now_ms)
+            waiting, self._waiting = self._waiting, []
+            self._handle_all(waiting, now_ms)
 
     def _waits_for_session(self, packet: Packet | Violation) -> bool:
         return self.state is State.OPENING and not isinstance(packet, Disconnect | Violation)
@@ -164,7 +164,7 @@ class Connection:
             for number, packet in enumerate(packets):
                 connected = self.state is State.CONNECTED
                 if self._changing or (not connected and self._waits_for_session(packet)):
-                    self._held += packets[number:]
+                    self._waiting += packets[number:]
                     return
                 if connected and type(packet) is Publish:
                     self._publish(packet, now_ms)
@@ -275,7 +275,7 @@ class Connection:
         self._out.append(connack)
         self.outbound.resume(session.in_flight, now_ms)
         self.state = State.CONNECTED
-        self._handle_held(now_ms)
+        self._handle_waiting(now_ms)
 
     def refuse(self, reason: Reason, text: str = "", server: str | None = None) -> None:
         """Instead of `opened`."""
@@ -312,7 +312,7 @@ class Connection:
             if self.state is State.OPENING:
                 self.state = State.AUTHENTICATING
             self._say_auth(Reason.CONTINUE_AUTHENTICATION, data)
-            self._handle_held(now_ms)
+            self._handle_waiting(now_ms)
 
     def authenticated(self, data: bytes | None) -> None:
         """A client that was connected has shown again who it is."""
@@ -407,7 +407,7 @@ class Connection:
         if self.state is State.CONNECTED:
             self._out.append(encode(answer, self.version))
             self._changing = False
-            self._handle_held(now_ms)
+            self._handle_waiting(now_ms)
 
     def _answered(self, delivery: Delivery | None, reason: int) -> None:
         """What was shared, others are told of."""
@@ -452,6 +452,6 @@ class Connection:
     def _end(self, reason: int, text: str, *, send_will: bool) -> None:
         opened = self.state is State.CONNECTED
         self.state = State.CLOSED
-        self._held.clear()
+        self._waiting.clear()
         will = send_will and opened and self._has_will
         self._wants.append(WantClose(reason, text, will, self.session_expiry_s))

@@ -97,8 +97,8 @@ class ShareGroup:
         self._max_held = max_held
         self._members: deque[_Joined] = deque()
         self._waiting: deque[Outgoing] = deque()
-        self._held: dict[Outgoing, Member] = {}
-        self._settling: dict[Place, dict[_Alike, list[int]]] = {}
+        self._unacknowledged: dict[Outgoing, Member] = {}
+        self._to_settle: dict[Place, dict[_Alike, list[int]]] = {}
         self._settler: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._room = asyncio.Event()
@@ -151,7 +151,7 @@ class ShareGroup:
         self._members = deque(each for each in self._members if each[0] is not member)
         for delivery in sent:
             self.done(delivery.outgoing, SettlementKind.ACCEPT)
-        for outgoing in [each for each, holder in self._held.items() if holder is member]:
+        for outgoing in [each for each, holder in self._unacknowledged.items() if holder is member]:
             self.done(outgoing, SettlementKind.RELEASE)
         if not self._members:
             self.stop()
@@ -189,7 +189,7 @@ class ShareGroup:
         if self._explicit:
             if kind is SettlementKind.REJECT:
                 self._settle_one(outgoing, kind)
-        elif self._held.pop(outgoing, None) is not None:
+        elif self._unacknowledged.pop(outgoing, None) is not None:
             self._settle_one(outgoing, kind)
 
     # -- acquiring
@@ -255,8 +255,8 @@ class ShareGroup:
 
     def _forget_unlocked(self, now_ms: int) -> None:
         """Of these the first were handed out first, and a late answer changes nothing."""
-        while self._held and (first := next(iter(self._held))).until_ms <= now_ms:
-            del self._held[first]
+        while self._unacknowledged and (first := next(iter(self._unacknowledged))).until_ms <= now_ms:
+            del self._unacknowledged[first]
 
     def _hand_out(self, outgoing: Outgoing, touched: dict[Member, None], now_ms: int) -> bool:
         """Offer the message to the members in turn, until one takes it."""
@@ -275,7 +275,7 @@ class ShareGroup:
             if offer is Offer.DROPPED or not (qos or self._explicit):
                 self._settle_one(outgoing, SettlementKind.ACCEPT)
             elif not self._explicit:
-                self._held[outgoing] = member
+                self._unacknowledged[outgoing] = member
             touched[member] = None
             return True
         return False
@@ -289,15 +289,15 @@ class ShareGroup:
         self._note(outgoing.place, (kind, outgoing.incarnation), (outgoing.offset,))
 
     def _note(self, place: Place, alike: _Alike, offsets: Iterable[int]) -> None:
-        self._settling.setdefault(place, {}).setdefault(alike, []).extend(offsets)
+        self._to_settle.setdefault(place, {}).setdefault(alike, []).extend(offsets)
         if self._settler is None:
             self._settler = asyncio.get_running_loop().create_task(self._settle_all())
 
     async def _settle_all(self) -> None:
         """All that was settled in one turn of the loop, or while the last was on its way, goes together."""
         try:
-            while self._settling:
-                settling, self._settling = self._settling, {}
+            while self._to_settle:
+                settling, self._to_settle = self._to_settle, {}
                 for place, some in settling.items():
                     try:
                         await self._doors.queues.settle(

@@ -10,10 +10,10 @@ from millstream.gateway.bodies import (
     MAX_BATCH,
     MAX_HEADERS,
     NDJSON,
-    frame_of,
     read_body,
 )
 from millstream.http.messages import Problem
+from support.frames import frame_of
 
 
 def only(body: bytes, content_type: str = "") -> Message:

@@ -26,7 +26,7 @@ def test_single_failures_between_successes_change_nothing() -> None:
 
 def test_failures_in_a_row_open_it_for_a_while() -> None:
     made, seen = opened()
-    assert (made.state, seen, made.allows(104.9), made.opens_again_in(104.0)) == (OPEN, [OPEN], False, 1.0)
+    assert (made.state, seen, made.allows(104.9)) == (OPEN, [OPEN], False)
 
 
 def test_then_one_request_tries_and_its_success_closes_it() -> None:

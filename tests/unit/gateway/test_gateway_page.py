@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from millstream.doors import Message
-from millstream.gateway.bodies import frame_of
+from support.frames import frame_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "GATEWAY.md"
 
