@@ -141,7 +141,7 @@ class Brokers:
         self._metrics.broker_requests.labels(known.url, "error").value += 1
         if error.code in OF_THE_BROKER:
             known.breaker.failed(self._loop.time())
-            _log.warning("request to a broker failed", broker=known.url, error=error.code.name)
+            _log.warning("broker request failed", broker=known.url, error=error.code.name)
         else:
             known.breaker.succeeded()  # it answered
 
@@ -149,7 +149,7 @@ class Brokers:
         self._of(broker).breaker.abandoned()
 
     def _note_healthy(self) -> None:
-        """Say once that there is no broker to send to, and once that there is one again."""
+        """Log once that no broker is healthy, and once that one is again."""
         has_healthy = self.healthy > 0
         if has_healthy is not self._has_healthy:
             self._has_healthy = has_healthy
@@ -263,7 +263,7 @@ class Brokers:
             most, least = max(distribution.values(), default=0), min(distribution.values(), default=0)
             if most > 2 * least + 2:
                 _log.warning(
-                    "partition distribution is uneven", leaders=distribution,
+                    "partition distribution uneven", leaders=distribution,
                     advice="millstream cluster rebalance, or more virtual nodes with placement ring",
                 )  # fmt: skip
 

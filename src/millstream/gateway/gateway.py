@@ -89,7 +89,7 @@ class Gateway:
             await asyncio.sleep(_ASK_AGAIN_S)
         if placed_by != own:
             _log.warning(
-                "ring preview differs from the cluster", proxy_virtual_nodes=own,
+                "ring preview differs from cluster", proxy_virtual_nodes=own,
                 replication_virtual_nodes=placed_by,
             )  # fmt: skip
 

@@ -352,7 +352,7 @@ class Client:
                 await self.link.save(positions, tuple(freed))
         except KafkaError as error:
             outbound.freed |= freed.difference(each.packet_id for each in outbound.in_flight)
-            log.info("progress of a session not saved", client_id=self.client_id, error=error.message)
+            log.info("session progress not saved", client_id=self.client_id, error=error.message)
         if self.is_open:
             self._saver = asyncio.get_running_loop().call_later(_SAVE_SECONDS, self._save_soon)
 
@@ -426,7 +426,7 @@ class Client:
             except KafkaError as error:
                 is_for_good = error.code is ErrorCode.UNSUPPORTED_VERSION
                 if is_for_good or failure_of(error).reason is not Reason.SERVER_BUSY:
-                    log.info("end of a session not told", client_id=self.client_id, error=error.message)
+                    log.info("session end not reported", client_id=self.client_id, error=error.message)
                     return
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_END_PAUSE_SECONDS)

@@ -24,11 +24,12 @@ _PAUSE_SECONDS: Final = 0.5
 
 
 def unreadable(place: Place) -> Callable[[BatchHeader, KafkaError], None]:
-    """Says of a batch that cannot be opened that it is passed over: subscribers would wait behind it for ever."""
+    """Logs a batch that cannot be opened. It is skipped: subscribers would wait behind it forever."""
 
     def pass_over(header: BatchHeader, error: KafkaError) -> None:
         log.warning(
-            "batch cannot be opened, MQTT clients do not get it",
+            "batch unreadable",
+            effect="skipped for MQTT clients",
             place=str(place),
             offset=header.base_offset,
             error=error.message,
@@ -102,7 +103,7 @@ class Tail:
                 if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                     await self._go_where_there_is_something()
                 else:
-                    log.info("partition cannot be followed", place=str(self.place), error=error.message)
+                    log.info("following interrupted", place=str(self.place), error=error.message)
                     await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _follow(self) -> None:
