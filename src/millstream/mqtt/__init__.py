@@ -1,6 +1,6 @@
-"""The MQTT door: devices publish and subscribe with 3.1.1 and 5, and what they publish is in the log.
+"""The MQTT door: devices publish to the log and subscribe to it, with MQTT 3.1.1 and 5.
 
-Comes in: connections of MQTT clients, and `Doors`. Nothing here knows of the node behind it. `connection` and the files
-that it names decide what a client is told, without sockets; `rules` and `record_form` say which MQTT topic is which
-record; the listeners and what reads the log for subscribers act.
+Its inputs are MQTT connections and `Doors`; it knows nothing of the node behind them. `connection` and the modules it
+imports decide without sockets what a client is sent. `rules` and `record_form` map MQTT topics to records. `client` and
+the listeners do the input and output; `subscribers` and `reading` read the log for subscribers.
 """

@@ -1,4 +1,4 @@
-"""The MQTT door of a node's program."""
+"""Attaches the MQTT door to a node."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,7 @@ log = get_logger("millstream.mqtt")
 
 
 class NodeMqtt:
-    """As a node starts and stops it."""
+    """The door as a node starts and stops it."""
 
     def __init__(self, door: MqttDoor, settings: MqttSettings) -> None:
         self._door = door
@@ -50,11 +50,11 @@ class NodeMqtt:
 
 
 class CannotListen(OSError):
-    """The address cannot be had; the message says why."""
+    """The address cannot be bound; the message says why."""
 
 
 def attach_mqtt(settings: Settings) -> Attach:
-    """What makes the door that the settings ask for. ConfigError for rules that cannot be meant."""
+    """Returns the function that makes the door. ConfigError for invalid rules."""
     mqtt = settings.mqtt
     rules = rules_of(mqtt)
     limits = limits_of(mqtt)

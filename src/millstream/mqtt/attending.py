@@ -1,6 +1,6 @@
-"""This node's signs of life for its clients' sessions, and what it hears of those that others took over.
+"""Keeps the sessions of this node's clients alive, and learns which ones were taken over elsewhere.
 
-One request waits at each coordinator that keeps a session of a client here, however many there are.
+One request waits at each coordinator that keeps such sessions, however many there are.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ class Attended(Protocol):
     client_id: str
     epoch: int
     ended: "asyncio.Future[None]"
-    """Set when the coordinator has been told that the connection ended."""
+    """Set when the coordinator knows that the connection ended."""
 
     def taken_over(self) -> None: ...
 
 
 class Attending:
-    """`clients` are those that are connected here, or whose session is being opened, by their ids."""
+    """`clients` by id: those connected here, and those whose session is being opened."""
 
     def __init__(self, coordinators: Coordinators, caller: Caller, node: str) -> None:
         self._coordinators = coordinators
@@ -36,12 +36,12 @@ class Attending:
         self._node = node
         self.clients: dict[str, Attended] = {}
         self.waiting: dict[str, Attended] = {}
-        """The newest that waits for the end of another one of its id."""
+        """By id, the newest client that waits for an earlier connection of that id to end."""
         self._shards: dict[int, dict[str, None]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def add(self, client: Attended, shard: int) -> None:
-        """Its session was opened."""
+        """Keep the opened session alive."""
         self.clients[client.client_id] = client
         self._shards.setdefault(shard, {})[client.client_id] = None
         if shard not in self._tasks:
@@ -55,7 +55,7 @@ class Attending:
             self._shards[shard].pop(client.client_id, None)
 
     def forget(self, client: Attended) -> None:
-        """One whose session was not opened."""
+        """For a client whose session was not opened."""
         del self.clients[client.client_id]
 
     def stop(self) -> None:
@@ -66,7 +66,7 @@ class Attending:
         after, incarnation = 0, None
         clients = self._shards[shard]
         while clients:
-            # Any of them leads to the coordinator.
+            # Any client of the shard leads to its coordinator.
             key = next(iter(clients))
             try:
                 attended = await self._coordinators.ask(

@@ -1,4 +1,4 @@
-"""Who a client is: what is plugged in says so, after an exchange of AUTH packets where the method has one."""
+"""Authentication of clients: pluggable, with an exchange of AUTH packets if the method has one."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
     from millstream.mqtt.wants import WantAuthentication
 
 Ask = Callable[[bytes | None], Awaitable[bytes | None]]
-"""Sends the client AUTH with this data, and gives the data of its answer."""
+"""Sends the client AUTH with this data, and returns the data of its answer."""
 
 
 class Authenticated(NamedTuple):
-    """`data` is for the client, to know the server by."""
+    """`data` lets the client authenticate the server."""
 
     principal: Principal
     data: bytes | None = None
 
 
 class Authenticator(Protocol):
-    """A Violation refuses the client with its reason. `connect` has the method that it asked for, and its first data.
+    """`connect` has the client's method and first data. A Violation refuses the client with its reason.
 
-    A client that is connected may do it again; it must be the same one then.
+    A connected client may authenticate again, but only as the same principal.
     """
 
     async def authenticate(self, connect: Connect, host: str, ask: Ask) -> Authenticated: ...
 
 
 class Anyone:
-    """Lets everyone in, by no method in particular."""
+    """Accepts every client, without a method."""
 
     async def authenticate(self, connect: Connect, host: str, ask: Ask) -> Authenticated:  # noqa: ARG002 - it asks nothing
         method = connect.properties.authentication_method
@@ -66,7 +66,7 @@ class Exchange:
         return await self._asked
 
     def answered(self, want: "WantAuthentication") -> None:
-        """The client answers what it was asked; or it begins again."""
+        """The client answered a challenge, or starts to authenticate again."""
         if self._asked is not None:
             asked, self._asked = self._asked, None
             asked.set_result(want.data)
@@ -87,6 +87,6 @@ class Exchange:
         client.flush()
 
     def end(self) -> None:
-        """Nobody answers any more."""
+        """The connection ends: no answer will come."""
         if self._asked is not None:
             self._asked.cancel()

@@ -1,4 +1,4 @@
-"""A connected client: its machine decides, this acts. Bytes from and to its wire, messages to the log and from it."""
+"""A connected client: does the input and output that its state machine (`connection`) decides on."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
@@ -61,7 +61,7 @@ _BROKEN: Final = frozenset(
         Reason.PACKET_TOO_LARGE,
     }
 )
-"""Whoever runs the node hears of them: an old client may not be told why it is disconnected."""
+"""Logged for the operator, because an old client cannot be told why it is disconnected."""
 
 
 class Client:
@@ -75,9 +75,9 @@ class Client:
         self.link: SessionLink | None = None
         self.subscriptions: dict[str, Subscription] = {}
         self.queues: dict[str, ShareGroup] = {}
-        """Queues that it consumes, by its filters."""
+        """Queues that the client consumes, by filter."""
         self.groups: dict[str, ShareGroup] = {}
-        """Those that it is a member of, queues too, by its filters."""
+        """Groups that the client is a member of, including those of queues, by filter."""
         self.reading = Reading(
             door.doors.partitions,
             door.own_caller,
@@ -88,7 +88,7 @@ class Client:
             lambda place: door.doors.view.leader(place) is not None,
         )
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Set when nothing is left to be done for it."""
+        """Set when nothing is left to do for the client."""
         self._last_heard = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._saver: asyncio.TimerHandle | None = None
@@ -115,7 +115,7 @@ class Client:
         self._go_on()
 
     def _go_on(self) -> None:
-        """There may be room for more."""
+        """Deliver more if there is room."""
         self.reading.go_on()
         for group in list(self.groups.values()):
             group.go_on()
@@ -125,7 +125,7 @@ class Client:
         self.flush()
 
     def blocked(self, is_blocked: bool) -> None:
-        """Who does not read is not read either: it could ask for ever, and take no answer."""
+        """Stop reading from a client that does not read: it could send requests forever and take no answers."""
         self._is_blocked = is_blocked
         self.machine.outbound.is_blocked = is_blocked
         self.flush()
@@ -142,7 +142,7 @@ class Client:
                 self.wire.write(data)
             if not wants:
                 break
-            # What is refused at once is answered at once.
+            # An immediate refusal makes more output.
             self._act(wants)
         link = self.link
         is_paused = (
@@ -241,7 +241,7 @@ class Client:
         self.flush()
 
     async def _do_work(self) -> None:
-        """Subscribing in the order in which it was asked for."""
+        """Handle SUBSCRIBE and UNSUBSCRIBE in the order of arrival."""
         try:
             while self._waiting_work:
                 want = self._waiting_work.pop(0)
@@ -253,7 +253,7 @@ class Client:
             self._work = None
 
     def look_for_partitions(self, filters: Iterable[str]) -> None:
-        """Topics may have got more since it subscribed."""
+        """Read partitions that were added since the client subscribed."""
         rules = self.shared.publishing.rules
         topics = {topic: None for text in filters if shared(text) is None for topic in rules.topics_for(text)}
         self.reading.grow(partitions_of(self.shared.places, list(topics)))
@@ -270,14 +270,14 @@ class Client:
         return self.machine.state is State.CONNECTED
 
     def offer(self, outgoing: Outgoing, granted: Granted, now_ms: int) -> None:
-        """A record that all subscribers of this node get."""
+        """Offer a record that the node read once for all its subscribers."""
         reading = self.reading
         if (reading.behind or reading.starts) and not reading.is_due(outgoing.place, outgoing.offset):
             return
         self.give(outgoing, granted, now_ms)
 
     def deliver(self, delivery: Delivery, now_ms: int) -> Offer:
-        """One that a shared subscription hands out."""
+        """Deliver a message that a shared subscription hands out."""
         return self.machine.deliver(delivery, now_ms)
 
     def give(self, outgoing: Outgoing, granted: Granted, now_ms: int) -> None:
@@ -312,7 +312,7 @@ class Client:
     # -- time
 
     def opened(self) -> None:
-        """CONNACK has gone: from now on the keep alive counts."""
+        """CONNACK was sent: start the keep-alive timer and saving progress."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -342,7 +342,7 @@ class Client:
             self.spawn(self._save())
 
     async def _save(self) -> None:
-        """How far it is: a node that fails has this much to deliver again."""
+        """Save the progress of the session; after a crash, delivery resumes from here."""
         outbound = self.machine.outbound
         freed, outbound.freed = outbound.freed, set()
         positions = self.reading.positions(outbound.queued, outbound.in_flight)
@@ -382,14 +382,14 @@ class Client:
         self._ending = self.spawn(self._end(want, positions))
 
     def cut_off(self) -> None:
-        """The door closes: what could not be told of this client is not told."""
+        """The door closes: give up reporting the end of the session."""
         self.wire.abort()
         for task in (self._opening, self._ending):
             if task is not None:
                 task.cancel()
 
     def _own_in_flight(self) -> list[InFlight]:
-        """Without what another member of a group may have instead."""
+        """What is in flight, without shared messages that another member may get instead."""
         return [
             each
             for each in self.machine.outbound.in_flight
@@ -405,8 +405,9 @@ class Client:
         positions: Sequence[Position],
         in_flight: Flights,
     ) -> None:
-        """Meanwhile this node gives signs of life for the session, so its time does not run out, and the client counts
-        as one of the door's: that bounds how many wait here.
+        """Report the end of the session to its coordinator.
+
+        Until then this node keeps the session alive, and the client counts as connected, which bounds how many wait.
         """
         try:
             await self.tell_patiently(
@@ -418,14 +419,14 @@ class Client:
             self.shared.attending.remove(self, link.shard)
 
     async def tell_patiently(self, request: Request[Done]) -> None:
-        """Again for as long as the coordinator is away: one that never hears of DISCONNECT sends the will."""
+        """Retry while the coordinator is away: if it never learned of DISCONNECT, it would send the will."""
         pause = _END_PAUSE_SECONDS
         while True:
             try:
                 await self.ask(request)
             except KafkaError as error:
-                is_for_good = error.code is ErrorCode.UNSUPPORTED_VERSION
-                if is_for_good or failure_of(error).reason is not Reason.SERVER_BUSY:
+                is_permanent = error.code is ErrorCode.UNSUPPORTED_VERSION
+                if is_permanent or failure_of(error).reason is not Reason.SERVER_BUSY:
                     log.info("session end not reported", client_id=self.client_id, error=error.message)
                     return
                 await asyncio.sleep(pause)
@@ -434,7 +435,7 @@ class Client:
                 return
 
     async def ask(self, request: Request[A]) -> A:
-        """The coordinator of its session."""
+        """Ask the coordinator of the client's session."""
         return await self.shared.doors.coordinators.ask(
             self.caller, CoordinatorKind.MQTT_SESSION, self.client_id, request
         )
@@ -442,7 +443,7 @@ class Client:
     async def _end(self, want: WantClose, positions: Sequence[Position]) -> None:
         try:
             if self._opening is not None:
-                # One that left before CONNACK tells by itself what it had.
+                # If the client left before CONNACK, open_session reports the end.
                 await asyncio.wait({self._opening})
             if self.link is not None:
                 await self.link.settled()
@@ -460,6 +461,6 @@ class Client:
 
 
 def _is_its_own(entry: InFlight) -> bool:
-    """Whether a shared message stays with this client: of QoS 2, once it may have been sent. Then its identifier is
-    durable; what was not sent yet another member may have."""
+    """Whether a shared message stays with this client: one of QoS 2 does once it may have been sent, because its packet
+    id is durable then. Before that, another member may get it."""
     return entry.delivery is not None and entry.delivery.qos == 2 and entry.stage is not Stage.RESERVED

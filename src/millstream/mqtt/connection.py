@@ -1,10 +1,10 @@
-"""The machine of one client's connection: packets in; bytes, and wants for those who act, out. It has no socket.
+"""The state machine of a client's connection: packets in; bytes and wants (see `wants`) out. It has no socket.
 
     CONNECTING -> (CONNECT) OPENING -> (opened) CONNECTED -> CLOSED
                             OPENING <-> AUTHENTICATING (AUTH)
 
-After each call `take` says what to send and what to do. Who acts calls the method that a want names when it is done,
-and `deliver` for each message that the client has subscribed to.
+After each call, `take` returns what to send and what to do. When a want is done, the owner calls the method that it
+names. It calls `deliver` for each message that the client has subscribed to.
 """
 
 import enum
@@ -69,11 +69,11 @@ class State(enum.Enum):
 
 
 class Opened(NamedTuple):
-    """What there is of the session when a client connects."""
+    """What the session holds when a client connects."""
 
     present: bool = False
     unreleased: Sequence[int] = ()
-    """Identifiers of QoS 2 of messages that the client sent, and has not released."""
+    """Packet ids of messages of QoS 2 that the client sent and has not released."""
     in_flight: Sequence[InFlight] = ()
     authentication_data: bytes | None = None
 
@@ -84,7 +84,7 @@ class Output(NamedTuple):
 
 
 class Connection:
-    """`new_client_id` names clients that leave it to the server; `names` is shared by all connections."""
+    """`new_client_id` names clients that have no id; `names` is shared by all connections."""
 
     def __init__(
         self, limits: MqttLimits, new_client_id: Callable[[], str], names: NameCache | None = None
@@ -103,10 +103,10 @@ class Connection:
         self._method: str | None = None
         self._again = False
         self._waiting: list[Packet | Violation] = []
-        # What follows SUBSCRIBE comes after it, also what the client itself publishes.
+        # Set during SUBSCRIBE and UNSUBSCRIBE: later packets wait, including what the client publishes.
         self._changing = False
         self.answered: list[tuple[Delivery, int]] = []
-        """Deliveries of shared subscriptions that the client has answered, and how; whoever acts takes them."""
+        """Answered deliveries of shared subscriptions, with the reason codes; the owner takes them."""
         self._out: list[bytes] = []
         self._wants: list[Want] = []
         self.inbound = Inbound(V5, "", limits)
@@ -115,7 +115,7 @@ class Connection:
     # -- in and out
 
     def receive(self, data: bytes, now_ms: int) -> None:
-        """Bytes of the client; what comes while its session is opened, or its filters changed, waits for that."""
+        """Handle the client's bytes. Packets wait while the session is opened or filters change."""
         packets = self._decoder.feed(data)
         if self._waiting or self.state is not State.CONNECTED or self._changing:
             self._waiting += packets
@@ -143,7 +143,7 @@ class Connection:
 
     @property
     def holds(self) -> bool:
-        """Whether packets wait, so that no more should be read."""
+        """Whether packets are waiting, so that no more should be read."""
         return bool(self._waiting)
 
     def _handle_waiting(self, now_ms: int) -> None:
@@ -181,7 +181,7 @@ class Connection:
         except Violation as violation:
             unnamed = violation.reason is Reason.CLIENT_IDENTIFIER_NOT_VALID
             if self.state is State.CONNECTING and (violation.version == V5 or unnamed):
-                # Who asked in 5.0 for what cannot be is told so; of older ones, who has no name.
+                # A client of 5.0 gets the reason in CONNACK; an older one only if its client id is invalid.
                 self.state, self.version = State.OPENING, violation.version
             self.close(violation.reason, violation.message)
 
@@ -238,7 +238,7 @@ class Connection:
         self._wants.append(WantOpen(connect, self.client_id))
 
     def opened(self, session: Opened, now_ms: int) -> None:
-        """The client is who it says, and the session is its own: CONNACK, and what is owed from before."""
+        """The client is authenticated and its session open: send CONNACK, then messages pending from before."""
         if self.state not in (State.OPENING, State.AUTHENTICATING) or self._connect is None:
             return
         asked = self._connect.properties
@@ -278,7 +278,7 @@ class Connection:
         self._handle_waiting(now_ms)
 
     def refuse(self, reason: Reason, text: str = "", server: str | None = None) -> None:
-        """Instead of `opened`."""
+        """Refuse the client; called instead of `opened`."""
         if self.state in (State.OPENING, State.AUTHENTICATING):
             self._refuse(reason, text, server)
             self._end(reason, text, send_will=False)
@@ -287,7 +287,7 @@ class Connection:
 
     def _refuse(self, reason: Reason, text: str, server: str | None = None) -> None:
         if reason not in CONNACK_REASONS:
-            reason = Reason.SERVER_UNAVAILABLE  # what it is, only DISCONNECT can say
+            reason = Reason.SERVER_UNAVAILABLE  # only DISCONNECT can carry the reason
         for explained in self._explanations(text):
             properties = ConnackProperties(reason_string=explained, server_reference=server)
             connack = encode(Connack(reason, False, properties), self.version)
@@ -296,18 +296,18 @@ class Connection:
         self._out.append(connack)
 
     def _explanations(self, text: str) -> tuple[str | None, ...]:
-        """What to say besides the reason, the first that the client takes."""
+        """Texts to send with the reason; the first that fits the client is used."""
         return (text, None) if text and self._limits.explains else (None,)
 
     def _is_taken(self, data: bytes) -> bool:
-        """Whether the client takes a packet as large as that; an explanation is left out where it does not."""
+        """Whether the packet is small enough for the client; if not, the explanation is left out."""
         largest = None if self._connect is None else self._connect.properties.maximum_packet_size
         return largest is None or len(data) <= largest
 
     # -- enhanced authentication
 
     def challenge(self, data: bytes | None, now_ms: int) -> None:
-        """The server's next step of the exchange: the client answers with AUTH."""
+        """Send the next step of the exchange; the client answers with AUTH."""
         if self.state in (State.OPENING, State.CONNECTED):
             if self.state is State.OPENING:
                 self.state = State.AUTHENTICATING
@@ -315,7 +315,7 @@ class Connection:
             self._handle_waiting(now_ms)
 
     def authenticated(self, data: bytes | None) -> None:
-        """A client that was connected has shown again who it is."""
+        """A connected client has authenticated again."""
         if self._again:
             self._again = False
             self._say_auth(Reason.SUCCESS, data)
@@ -356,7 +356,7 @@ class Connection:
         if self.state is not State.CONNECTED or not packet_id:
             return
         if reason and self.version == V3:
-            # A client of 3.1.1 cannot be told why, and must not take it for stored.
+            # 3.1.1 cannot refuse a message, and the client must not think it stored.
             self.close(Reason(reason), text)
         else:
             self.inbound.sent(packet_id, reason, text)
@@ -376,7 +376,7 @@ class Connection:
     # -- delivering
 
     def deliver(self, delivery: Delivery, now_ms: int, others: Sequence[Delivery] = ()) -> Offer:
-        """`others` are further copies of the same message: all are taken, or none."""
+        """`others` are further copies of the same message: either all are taken, or none."""
         if self.state is not State.CONNECTED:
             return Offer.FULL
         outbound = self.outbound
@@ -410,7 +410,7 @@ class Connection:
             self._handle_waiting(now_ms)
 
     def _answered(self, delivery: Delivery | None, reason: int) -> None:
-        """What was shared, others are told of."""
+        """Record the answer to a shared message, for its group."""
         if delivery is not None and delivery.outgoing.group is not None:
             self.answered.append((delivery, reason))
 
@@ -426,7 +426,7 @@ class Connection:
         self._end(packet.reason, "the client has left", send_will=packet.reason != Reason.SUCCESS)
 
     def close(self, reason: Reason, text: str = "", server: str | None = None) -> None:
-        """The server ends it, and says why to who can be told: in CONNACK, in DISCONNECT of 5.0, or not at all."""
+        """Close the connection. The reason goes in CONNACK, or in DISCONNECT of 5.0, if the client can be told."""
         if self.state is State.CLOSED:
             return
         if self.state is State.CONNECTED:
@@ -442,7 +442,7 @@ class Connection:
         self._end(reason, text, send_will=self.state is State.CONNECTED)
 
     def lost(self) -> None:
-        """The client has gone without a word."""
+        """The client is gone without DISCONNECT."""
         if self.state is not State.CLOSED:
             self._end(Reason.UNSPECIFIED_ERROR, "the connection was lost", send_will=True)
 

@@ -1,4 +1,4 @@
-"""The MQTT door of a node: put together, opened and closed."""
+"""The MQTT door of a node: assembles its parts, starts and stops."""
 
 import asyncio
 import contextlib
@@ -40,7 +40,7 @@ Address = tuple[str, int]
 
 
 class MqttDoor:
-    """`new_id` gives texts that nobody else has."""
+    """`new_id` returns globally unique texts."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class MqttDoor:
         self._unwatch: Callable[[], None] | None = None
 
     def values(self) -> dict[str, int]:
-        """What is told under `$SYS/broker/`, and as metrics."""
+        """Values published under `$SYS/broker/`, and as metrics."""
         shared = self.shared
         statistics = shared.statistics
         return {
@@ -115,7 +115,7 @@ class MqttDoor:
         }
 
     async def start(self, tcp: Address | None, websocket: Address | None = None) -> dict[str, Address]:
-        """Make the topics, listen, and return the addresses listened on. OSError when one cannot be had."""
+        """Create the topics, listen, and return the bound addresses. OSError if one cannot be bound."""
         shared = self.shared
         wanted: dict[str, Configs] = dict.fromkeys(shared.publishing.rules.topics, ())
         await shared.places.ensure_patiently(wanted)
@@ -155,7 +155,7 @@ class MqttDoor:
         return client
 
     def metadata_changed(self, old: MetadataImage, new: MetadataImage) -> None:
-        """What is published to new partitions of a topic is for those who subscribed before, too."""
+        """Follow new partitions for existing subscribers, and topics that were recreated."""
         if old.topics is new.topics:
             return
         shared = self.shared
@@ -169,7 +169,7 @@ class MqttDoor:
                     client.look_for_partitions(client.subscriptions)
 
     def _made_again(self, topic: str) -> None:
-        """There may be another topic of that name, or none for now."""
+        """The topic was deleted, and perhaps recreated."""
         shared = self.shared
         places = shared.places.of(topic)
         if not places:
@@ -183,7 +183,7 @@ class MqttDoor:
                 client.reading.begin_again(topic, places)
 
     async def stop(self) -> None:
-        """Tell the clients, and let their sessions be kept; who does not go is cut off."""
+        """Disconnect the clients and save their sessions; cut off those that do not go in time."""
         self._is_stopping = True
         for server in self._servers:
             server.close()

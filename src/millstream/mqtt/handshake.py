@@ -1,4 +1,4 @@
-"""What a client asks for in CONNECT and SUBSCRIBE, and what of it the server grants."""
+"""What a client requests in CONNECT and SUBSCRIBE, and what the server grants."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ _FOR_EVER: Final = 0xFFFF_FFFF
 
 
 def session_expiry_s(connect: Connect, limits: MqttLimits) -> int:
-    """Within what the server keeps; a session of 3.1.1 that is not clean has no end of its own."""
+    """Capped by the server's limit; a session of 3.1.1 that is not clean asks for no end."""
     if connect.version == V3:
         wanted = 0 if connect.clean_start else _FOR_EVER
     else:
@@ -29,7 +29,7 @@ def keep_alive_s(connect: Connect, limits: MqttLimits) -> int:
 def granted_properties(
     connect: Connect, limits: MqttLimits, assigned_id: str | None, authentication_data: bytes | None
 ) -> ConnackProperties:
-    """What differs from what was asked for, and what the client could not know."""
+    """The granted values that differ from the request, and those that the client could not know."""
     expiry = session_expiry_s(connect, limits)
     keep_alive = keep_alive_s(connect, limits)
     return ConnackProperties(
@@ -45,13 +45,13 @@ def granted_properties(
 
 
 def wanted_filters(packet: Subscribe) -> tuple[Subscription | int, ...]:
-    """Of each filter what was asked for, or the reason why it cannot be had."""
+    """For each filter the subscription, or the reason of the refusal."""
     identifiers = packet.properties.subscription_identifiers
     return tuple(_checked(each, identifiers[0] if identifiers else 0) for each in packet.filters)
 
 
 def _checked(wanted: Filter, identifier: int) -> Subscription | int:
-    """A filter that may be asked for, or the reason why not."""
+    """The subscription for a valid filter, or the reason of the refusal."""
     try:
         is_valid = shared(wanted.filter) is not None or is_filter(wanted.filter)
     except ValueError:

@@ -1,9 +1,9 @@
-"""What one client publishes: aliases of topics, acknowledgements in order, and QoS 2 once.
+"""What one client publishes: topic aliases, acknowledgements in order, and QoS 2 exactly once.
 
     QoS 1   stored -> PUBACK, in the order in which the messages came
     QoS 2   KEEPING -> (durable) PUBREC, KEPT -> (PUBREL) RELEASING -> (durable) PUBCOMP
 
-A repeated PUBLISH of QoS 2 is answered by PUBREC and is no second message, until PUBREL.
+Until PUBREL, a repeated PUBLISH of QoS 2 is answered by PUBREC and is not a second message.
 """
 
 import enum
@@ -29,7 +29,7 @@ class Stage(enum.Enum):
 
 
 class Inbound:
-    """Bytes to send gather in `bytes_out`."""
+    """Bytes to send collect in `bytes_out`."""
 
     __slots__ = (
         "_acks", "_alias_bytes", "_aliases", "_client_id", "_done", "_explains", "_is_taken", "_limits", "_second",
@@ -46,9 +46,9 @@ class Inbound:
         explains: bool = True,
         is_taken: Callable[[bytes], bool] = bool,
     ) -> None:
-        """`unreleased` are identifiers of QoS 2 that an earlier connection left; `explains` is whether to say why.
+        """`unreleased` are packet ids of QoS 2 that an earlier connection left; `explains`: send reason strings.
 
-        `is_taken` says of a packet whether it is small enough for the client.
+        `is_taken` returns whether a packet is small enough for the client.
         """
         self._version = version
         self._explains = explains
@@ -60,7 +60,7 @@ class Inbound:
         self._acks: deque[int] = deque()
         self._done: dict[int, tuple[int, str]] = {}
         self._second: dict[int, Stage] = dict.fromkeys(unreleased, Stage.KEPT)
-        # Of this connection: what an earlier one left does not count against the window.
+        # Of this connection only: what an earlier one left does not count against the window.
         self._unreleased: set[int] = set()
         self.bytes_out: list[bytes] = []
 
@@ -69,7 +69,7 @@ class Inbound:
         return len(self._acks) + len(self._unreleased)
 
     def message(self, packet: Publish, now_ms: int) -> Message:
-        """The packet as a message, its alias resolved; checks that the client keeps to its window."""
+        """The packet as a message, its alias resolved. Checks the receive window."""
         properties = packet.properties
         if packet.qos and self.unacknowledged >= self._limits.receive_maximum and self._version == V5:
             self._check_window(packet.packet_id)
@@ -116,7 +116,7 @@ class Inbound:
         self._acks.append(packet_id)
 
     def sent(self, packet_id: int, reason: int = 0, text: str = "") -> None:
-        """It is durable, or was refused; PUBACKs leave in the order of their messages."""
+        """The message is durable, or was refused. PUBACKs leave in the order of the messages."""
         acks = self._acks
         if not self._done and acks and acks[0] == packet_id and not reason:
             acks.popleft()
@@ -130,7 +130,7 @@ class Inbound:
     # -- QoS 2
 
     def keep(self, packet_id: int) -> bool:
-        """Whether this is the first time, so that the message is to be kept; a repeated one is answered here."""
+        """Whether the message is new and must be stored; a repeated one is answered here."""
         stage = self._second.get(packet_id)
         if stage is None:
             self._second[packet_id] = Stage.KEEPING
@@ -151,10 +151,10 @@ class Inbound:
         self.bytes_out.append(self._answer(Pubrec, packet_id, reason, text))
 
     def release(self, packet_id: int) -> bool:
-        """Whether this is to be made durable; what is not known is answered here."""
+        """Whether the release must be made durable; an unknown packet id is answered here."""
         stage = self._second.get(packet_id)
         if stage is None:
-            # Mostly one that was released before, whose PUBCOMP the client did not get: no error.
+            # Not an error: mostly released before, and the client did not get PUBCOMP.
             self.bytes_out.append(self._answer(Pubcomp, packet_id))
             return False
         if stage is not Stage.KEPT:

@@ -1,4 +1,4 @@
-"""Connections over TCP and WebSocket. Both are bytes to those above; a packet may begin and end in any frame."""
+"""Connections over TCP and WebSocket. Both give a stream of bytes: packets need not align with frames."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,11 +16,11 @@ _UNSUPPORTED_DATA: Final = 1003
 _LINGER_SECONDS: Final = 5.0
 
 Accept = Callable[[Wire], WireUser | None]
-"""What is to be done with the bytes; None where nothing is."""
+"""Returns the user of the new connection; None closes it."""
 
 
 class TcpWire(asyncio.Protocol):
-    """`unsent_bytes` is how much may wait for the client to take it before the user is told."""
+    """`unsent_bytes` is how much may wait to be sent before the user is told to stop."""
 
     def __init__(self, accept: Accept, unsent_bytes: int) -> None:
         self.host = ""
@@ -73,10 +73,9 @@ class TcpWire(asyncio.Protocol):
             self._transport.write(data)
 
     def close(self) -> None:
-        """What the client still sends is read and dropped until it closes too, or for a while.
+        """Close after sending. For a while, what the client still sends is read and dropped.
 
-        A connection that is closed while there are unread bytes is reset, and what the client has not read yet is lost:
-        why it was disconnected.
+        Closing with unread bytes would reset the connection, and the client might not read why it was disconnected.
         """
         transport, self._user = self._transport, None
         if transport is not None and not transport.is_closing() and not self._is_ended:
@@ -100,7 +99,7 @@ class TcpWire(asyncio.Protocol):
 
 
 class WebSocketWire(TcpWire):
-    """The same inside of binary frames, by `websockets`' protocol without I/O."""
+    """MQTT in binary frames, with the sans-I/O protocol of `websockets`."""
 
     def __init__(self, accept: Accept, unsent_bytes: int, longest_frame: int) -> None:
         super().__init__(accept, unsent_bytes)

@@ -1,4 +1,4 @@
-"""From CONNECT to CONNACK: who the client is, and its session."""
+"""From CONNECT to CONNACK: authenticate the client and open its session."""
 
 import asyncio
 from typing import TYPE_CHECKING, Final
@@ -31,7 +31,7 @@ from millstream.protocol.mqtt.topics import shared as is_shared
 if TYPE_CHECKING:
     from millstream.mqtt.client import Client
 
-# Less than a client may take to connect, so that it is answered.
+# Shorter than the connect timeout, so that the client gets an answer.
 _EARLIER_SECONDS: Final = 5.0
 
 
@@ -58,7 +58,7 @@ async def open_session(client: "Client", want: WantOpen) -> None:
         client.flush()
         if shared.attending.clients.get(client.client_id) is client:
             if not isinstance(error, NotDone):
-                # It may have been opened: this node's signs of life would keep it for ever, without a connection.
+                # The session may be open. This node's signs of life would keep it forever, without a connection.
                 await client.tell_patiently(Disown(client.client_id, shared.node))
             shared.attending.forget(client)
         return
@@ -80,7 +80,7 @@ async def open_session(client: "Client", want: WantOpen) -> None:
         machine.refuse(Reason.SERVER_UNAVAILABLE, error.message)
         client.flush()
     if machine.state is State.CLOSED:
-        # It left while its session was opened, or cannot have it now; if it has come back, the session is that one's.
+        # The client left meanwhile, or is refused. If it has reconnected, the new connection owns the session.
         await client.tell_end(
             link, send_will=False, expiry_s=machine.session_expiry_s, positions=(), in_flight=opened.in_flight
         )
@@ -94,9 +94,9 @@ async def open_session(client: "Client", want: WantOpen) -> None:
 
 
 async def _take_turn(client: "Client") -> None:
-    """One of the same id that is connected here: how it ended is told before the session is opened again.
+    """Wait until an earlier connection of the same client id has ended here, and the coordinator knows.
 
-    So of one id this node opens one session at a time, and of those that wait for it only the newest.
+    A node opens one session at a time for each client id; of the clients that wait, only the newest goes on.
     """
     attending = client.shared.attending
     clients, waiting = attending.clients, attending.waiting
@@ -173,7 +173,7 @@ def _subscribe_again(client: "Client", opened: SessionOpened) -> None:
 
 
 async def _in_flight(client: "Client", opened: SessionOpened) -> list[InFlight]:
-    """What the client was sent and did not acknowledge; what the log has no more is not owed any more."""
+    """Messages sent and not acknowledged. Those that the log no longer has are dropped."""
     sent = {
         packet_id: flight
         for packet_id, flight in opened.in_flight

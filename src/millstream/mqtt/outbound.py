@@ -1,11 +1,11 @@
-"""What one client is sent: packet identifiers, the window of unacknowledged messages, what waits for room in it.
+"""What one client is sent: packet ids, the window of unacknowledged messages, and the queue for it.
 
     QoS 1   SENT -> (PUBACK) gone
-    QoS 2   SENT -> (PUBREC) RECEIVED -> (that is durable) RELEASED, PUBREL -> (PUBCOMP) gone
+    QoS 2   SENT -> (PUBREC) RECEIVED -> (durable) RELEASED, PUBREL -> (PUBCOMP) gone
 
-Of a session that outlives its connection, identifiers of QoS 2 are durable before they are sent (RESERVED -> SENT),
-so that a node which comes in its place sends no message under two of them. Those of several copies of one message
-become durable together, for the session's place in the log then passes it; copies beyond the window wait there.
+If a session outlives its connection, packet ids of QoS 2 become durable before they are sent (RESERVED -> SENT), so
+that after a failover no message is sent under two ids. The ids of several copies of one message become durable
+together, because the session's position in the log then passes the message; copies beyond the window wait after that.
 """
 
 import enum
@@ -33,7 +33,7 @@ class Stage(enum.Enum):
 
 
 class InFlight(msgspec.Struct, frozen=True):
-    """`delivery` is None where only PUBREL is owed, and its message is no longer needed."""
+    """`delivery` is None if only PUBREL is pending and the message is no longer needed."""
 
     packet_id: int
     delivery: Delivery | None
@@ -43,13 +43,13 @@ class InFlight(msgspec.Struct, frozen=True):
 class Offer(enum.Enum):
     TAKEN = "taken"
     DROPPED = "dropped"
-    """Never to be sent: expired, too large for the client, or of QoS 0 while the client does not read."""
+    """Will not be sent: expired, too large for the client, or QoS 0 while the client does not read."""
     FULL = "full"
-    """No room: to be read from the log later."""
+    """No room: read it from the log later."""
 
 
 class Outbound:
-    """Bytes to send gather in `bytes_out`, identifiers to make durable in `to_reserve` and `to_keep_received`."""
+    """Bytes to send collect in `bytes_out`, packet ids to make durable in `to_reserve` and `to_keep_received`."""
 
     __slots__ = (
         "_alias_maximum", "_aliases", "_durable", "_flight", "_largest", "_last_id", "_limits", "_queue",
@@ -78,22 +78,22 @@ class Outbound:
         self._queue: deque[tuple[Delivery, int]] = deque()
         self._queued_bytes = 0
         self._last_id = 0
-        # They have identifiers, and wait for the window: one that is smaller than before, or one that copies fill.
+        # Messages with packet ids that wait for the window: it shrank, or copies filled it.
         self._unsent: deque[tuple[Delivery, int, bool]] = deque()
         self.bytes_out: list[bytes] = []
         self.to_reserve: list[InFlight] = []
         self.to_keep_received: list[int] = []
         self.is_blocked = False
-        """The connection has not taken what it was given."""
+        """The client has not read what was sent."""
         self.dropped = 0
         self.freed: set[int] = set()
-        """Identifiers that were durable, and are in use no more."""
+        """Durable packet ids that are no longer in use."""
 
-    # -- what there is
+    # -- contents
 
     @property
     def in_flight(self) -> list[InFlight]:
-        """In the order in which they were sent first."""
+        """In the order of first sending."""
         return list(self._flight.values())
 
     @property
@@ -108,7 +108,7 @@ class Outbound:
     # -- sending
 
     def resume(self, before: Iterable[InFlight], now_ms: int) -> None:
-        """First on a connection: what the one before left, in its order, under the same identifiers."""
+        """Called first on a connection: resend what the last one left, in order and under the same packet ids."""
         for entry in before:
             self._flight[entry.packet_id] = entry
             self._last_id = entry.packet_id
@@ -154,7 +154,7 @@ class Outbound:
         return Offer.TAKEN
 
     def offer_copies(self, copies: Sequence[Delivery], now_ms: int) -> Offer:
-        """Of one message: all are taken, or none. A queue that is empty takes as many as there are."""
+        """Offer copies of one message: either all are taken, or none. An empty queue takes any number."""
         size = len(copies[0].outgoing.message.payload)
         if self._queue and (
             len(self._queue) + len(copies) > self._limits.max_queued
@@ -168,7 +168,7 @@ class Outbound:
         return Offer.TAKEN
 
     def _goes_with_last(self, delivery: Delivery) -> bool:
-        """Whether its identifier is to be made durable together with the last one: they are of the same message."""
+        """Whether its packet id becomes durable together with the last one, being of the same message."""
         if delivery.qos < 2 or not self.to_reserve:
             return False
         last = self.to_reserve[-1].delivery
@@ -193,7 +193,7 @@ class Outbound:
         self._flight[packet_id] = entry
 
     def reserved(self, packet_ids: Iterable[int], now_ms: int) -> None:
-        """These are durable now."""
+        """These packet ids are durable now."""
         for packet_id in packet_ids:
             entry = self._flight.get(packet_id)
             if entry is not None and entry.stage is Stage.RESERVED and entry.delivery is not None:
@@ -208,7 +208,7 @@ class Outbound:
     # -- what the client answers
 
     def puback(self, packet_id: int, now_ms: int) -> Delivery | None:
-        """What was acknowledged; None where nothing was under that identifier."""
+        """Returns what was acknowledged; None for an unknown packet id."""
         entry = self._flight.get(packet_id)
         if entry is None:
             return None
@@ -217,11 +217,11 @@ class Outbound:
         return self._done(packet_id, now_ms)
 
     def pubrec(self, packet_id: int, reason: int, now_ms: int) -> Delivery | None:
-        """What was refused, which ends it; None where the exchange goes on."""
+        """Returns a delivery that the client refused, which ends it; None if the exchange goes on."""
         entry = self._flight.get(packet_id)
         if entry is None or entry.stage is Stage.RESERVED:
             if reason < _ERRORS_FROM:
-                # Mostly an exchange that is over, whose last packet the client did not get: no error.
+                # Not an error: mostly the exchange is over, and the client did not get its last packet.
                 self._pubrel(packet_id)
             return None
         if entry.delivery is not None and entry.delivery.qos != 2:
@@ -239,7 +239,7 @@ class Outbound:
         return None
 
     def kept_received(self, packet_ids: Iterable[int]) -> None:
-        """That the client has these is durable now."""
+        """It is durable now that the client has received these."""
         for packet_id in packet_ids:
             entry = self._flight.get(packet_id)
             if entry is not None and entry.stage is Stage.RECEIVED:
@@ -253,7 +253,7 @@ class Outbound:
             raise protocol_error("PUBCOMP without PUBREL")
         return self._done(packet_id, now_ms)
 
-    # -- the parts of the above
+    # -- helpers
 
     def _done(self, packet_id: int, now_ms: int) -> Delivery | None:
         delivery = self._flight.pop(packet_id).delivery
@@ -289,7 +289,7 @@ class Outbound:
         return delivery.frame(self._version, now_ms).with_id(packet_id, dup=dup)
 
     def _aliased(self, delivery: Delivery, packet_id: int, now_ms: int) -> bytes:
-        """With an alias in the topic's place, where it has one; the first topics get them."""
+        """Uses a topic alias if the topic has one; the first topics get them."""
         outgoing, qos = delivery.outgoing, delivery.qos
         message = outgoing.message
         topic = message.topic

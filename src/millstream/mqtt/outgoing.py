@@ -1,4 +1,4 @@
-"""A message on its way to many subscribers: its bytes are made once for all that get it in the same form."""
+"""A message on its way to subscribers, encoded once for all that get it in the same form."""
 
 from typing import TYPE_CHECKING
 
@@ -18,11 +18,11 @@ _NOTHING = PublishProperties()
 
 
 class Outgoing:
-    """`place` and `offset` say where in the log it is, to find it again, if the topic is still that of `topic_id`.
+    """`place` and `offset` find the message in the log again, as long as the topic still has the id `topic_id`.
 
-    One that was handed out by a shared subscription has the `group` that is told what becomes of it. `until_ms` is when
-    its lock ends, `incarnation` says which topic of that name it is of. `told` are users' properties, as they are
-    written, that such a delivery has besides the message's.
+    A message of a shared subscription has a `group`, which learns the outcome, and `until_ms`, when its lock ends;
+    `incarnation` tells its topic from another of the same name. `told` are encoded user properties that the delivery
+    has besides the message's own.
     """
 
     __slots__ = (
@@ -51,20 +51,20 @@ class Outgoing:
         self._frames: dict[tuple[int, int, bool, tuple[int, ...]], PublishFrame] = {}
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether it must not be sent any more; one whose lock has ended may be another member's by now."""
+        """Whether it must not be sent any more. After its lock has ended, another member may have it."""
         return self.message.is_expired(now_ms) or (self.until_ms != NEVER and self.until_ms <= now_ms)
 
     def frame(
         self, version: int, qos: int, retain: bool, identifiers: tuple[int, ...], now_ms: int
     ) -> PublishFrame:
         if self.group is not None:
-            # One subscriber gets it.
+            # Only one subscriber gets it, so caching is no use.
             return self._framed(version, qos, retain, identifiers, now_ms)
         shape = (version, qos, retain, identifiers)
         frame = self._frames.get(shape)
         if frame is None:
             frame = self._framed(version, qos, retain, identifiers, now_ms)
-            # What is told of the time left changes with the time.
+            # The remaining expiry changes with time, so such frames are not cached.
             if self.message.expires_ms == NEVER or version == V3:
                 self._frames[shape] = frame
         return frame
@@ -90,7 +90,7 @@ class Outgoing:
 
 
 class Delivery(msgspec.Struct, frozen=True):
-    """A message as one subscriber gets it."""
+    """A message in the form that one subscriber gets."""
 
     outgoing: Outgoing
     qos: int

@@ -1,4 +1,4 @@
-"""The topics of the log that messages are in: made where they are missing, with the partitions that they have."""
+"""The log's topics with MQTT messages: creates missing ones, and finds their partitions."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -19,12 +19,12 @@ class Places:
         self._caller = caller
 
     def find(self, topic: str, number: int) -> Place | None:
-        """The partition by a number of any size; None where there is no such topic."""
+        """The partition for a number of any size (modulo); None if there is no such topic."""
         found = self._metadata.image.topic(topic)
         return None if found is None else Place(topic, number % len(found.partitions))
 
     def of(self, topic: str) -> list[Place]:
-        """All partitions, by their numbers."""
+        """All partitions, in order."""
         found = self._metadata.image.topic(topic)
         return [] if found is None else [Place(topic, index) for index in range(len(found.partitions))]
 
@@ -32,12 +32,12 @@ class Places:
         return identity_of(self._metadata.image, topic)
 
     def is_replicated(self, place: Place) -> bool:
-        """Whether another node may have what is damaged here."""
+        """Whether another node may have a sound copy of what is damaged here."""
         found = self._metadata.image.topic(place.topic)
         return found is not None and len(found.partitions[place.partition].replicas) > 1
 
     async def ensure(self, topics: Mapping[str, Configs]) -> None:
-        """Make those that are missing. KafkaError when one cannot be made."""
+        """Create missing topics. KafkaError if one cannot be created."""
         missing = [name for name in topics if self._metadata.image.topic(name) is None]
         if not missing:
             return
@@ -47,7 +47,7 @@ class Places:
                 raise outcome.error
 
     async def ensure_patiently(self, topics: Mapping[str, Configs]) -> None:
-        """As `ensure`, until it has worked: a cluster that starts may not have brokers enough yet."""
+        """Repeat `ensure` until it succeeds: a starting cluster may not have enough brokers yet."""
         while True:
             try:
                 await self.ensure(topics)
@@ -58,7 +58,7 @@ class Places:
 
 
 def identity_of(image: MetadataImage, topic: str) -> bytes:
-    """What tells a topic from others of its name; empty where there is none."""
+    """The topic id, which a recreated topic does not share; empty if there is no topic."""
     found = image.topic(topic)
     return b"" if found is None else found.topic_id.bytes
 

@@ -1,4 +1,4 @@
-"""Messages into the log: by the rules, and those to retain to their own topic as well."""
+"""Turns messages into records for the log, by the rules, and into copies for the topic of retained messages."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -33,7 +33,7 @@ _kept_queue_route = lru_cache(maxsize=8_192)(_queue_route)
 
 
 class Publishing:
-    """`check_retained` raises a KafkaError for what must not be retained."""
+    """`check_retained` raises a KafkaError for a message that must not be retained."""
 
     def __init__(self, rules: Rules, places: Places, check_retained: Callable[[Message], None]) -> None:
         self.rules = rules
@@ -41,19 +41,19 @@ class Publishing:
         self._check_retained = check_retained
 
     def record(self, message: Message) -> tuple[Place, LogMessage]:
-        """Where the message goes, and as what."""
+        """The place and record of a message."""
         route = self._route(message.topic)
         return self._place(route.topic, route.partition_number), to_record(message, route)
 
     def retained(self, message: Message) -> tuple[Place, LogMessage]:
-        """The same for its copy that is kept for those who subscribe later."""
+        """The place and record of its retained copy, for later subscribers."""
         self._check_retained(message)
         route = self._route(message.topic)
         number = murmur2(message.topic.encode()) & 0x7FFFFFFF
         return self._place(MQTT_RETAINED_TOPIC, number), to_retained(message, route)
 
     async def kept(self, message: Message) -> tuple[KeptMessage, ...]:
-        """As a coordinator keeps it until it is appended; the queue that it is for is made, if it is missing."""
+        """The form in which a coordinator keeps the message until it is appended. Creates a missing queue."""
         try:
             return self._kept(message)
         except KafkaError as error:
@@ -79,7 +79,7 @@ class Publishing:
         return _kept_queue_route(topic) if len(topic) <= _LONGEST_KEPT else _queue_route(topic)
 
     async def make_queue(self, topic: str) -> None:
-        """The queue that the MQTT topic names is there when this returns."""
+        """Create the queue that the MQTT topic names, if it is missing."""
         await self._places.ensure({self._route(topic).topic: ()})
 
     def _place(self, topic: str, number: int) -> Place:

@@ -1,10 +1,10 @@
 """Queues over MQTT: publish to `$queue/{name}[/{key}]`, consume `$queue/{name}[/{filter}]`, settle by `$ack`, `$nack`.
 
-A queue is a topic of the log with a share group on it, so a consumer over HTTP or Kafka may work off the same one. The
-group is the user property `consumer-group` of SUBSCRIBE, or the client id; a filter makes it `group@filter`. A delivery
-carries `message-id`, `group-id`, `queue`, `offset` and `x-source-topic`, and a client of 5.0 settles it by publishing
-the first two to `$queue/{name}/$ack`, `$nack` or `$reject` (with a `reason`). A client of 3.1.1 settles by PUBACK and
-PUBCOMP, and so does one of 5.0 that subscribes with the user property `ack-mode: packet`.
+A queue is a topic of the log with a share group on it, so HTTP and Kafka consumers may share it. The group is the user
+property `consumer-group` of SUBSCRIBE, or the client id; a filter makes it `group@filter`. A delivery carries
+`message-id`, `group-id`, `queue`, `offset` and `x-source-topic`. A client of 5.0 settles it by publishing the first two
+to `$queue/{name}/$ack`, `$nack` or `$reject` (with a `reason`). A client of 3.1.1 settles by PUBACK and PUBCOMP, and so
+does one of 5.0 that subscribes with the user property `ack-mode: packet`.
 """
 
 import re
@@ -37,7 +37,7 @@ _PARTITION_AND_OFFSET: Final = re.compile(r"([0-9]{1,9}):([0-9]{1,18})(?::([0-9a
 
 
 class QueueName(NamedTuple):
-    """`rest` is the key of a message or the filter of a consumer; empty where there is none."""
+    """`rest` is the key of a message or the filter of a consumer; may be empty."""
 
     name: str
     rest: str
@@ -53,7 +53,7 @@ class ToSettle(NamedTuple):
 
 
 def queue_of(topic: str) -> QueueName | None:
-    """None for what is no queue's. ValueError for a queue that cannot be: names are those of topics of the log."""
+    """None for other topics. ValueError for an invalid queue name: a queue is named like a topic of the log."""
     if not topic.startswith(PREFIX):
         return None
     name, _, rest = topic[len(PREFIX) :].partition("/")
@@ -63,7 +63,7 @@ def queue_of(topic: str) -> QueueName | None:
 
 
 def route_of(queue: QueueName) -> Route:
-    """Where a message for the queue goes: its key keeps it with others of the same key."""
+    """The route of a message for the queue: messages with the same key go to the same partition."""
     key = queue.rest.encode()
     return Route(queue.name, key, murmur2(key) & _POSITIVE, (), names_topic=False)
 
@@ -73,7 +73,7 @@ def is_settlement(topic: str) -> bool:
 
 
 def settlement_of(topic: str, properties: UserProperties) -> ToSettle | None:
-    """What a message to `$ack`, `$nack` or `$reject` settles; None for other topics. ValueError if it does not say."""
+    """What a message to `$ack`, `$nack` or `$reject` settles; None for other topics. ValueError if that is missing."""
     if not is_settlement(topic):
         return None
     queue = queue_of(topic)
@@ -97,9 +97,9 @@ def group_of(queue: QueueName, properties: UserProperties, client_id: str) -> st
 
 
 class Deliveries:
-    """Messages as a queue hands them out: with user properties that say by what to settle them.
+    """Makes deliveries of a queue: messages with user properties that identify them for settling.
 
-    Their bytes are made here, and what is the same for all of a partition once.
+    The properties are encoded here, the parts common to a partition only once.
     """
 
     def __init__(self, queue: QueueName, group: str, rules: Rules, place: Place) -> None:
@@ -110,7 +110,7 @@ class Deliveries:
         self._same = write_user_property("group-id", group) + write_user_property("queue", queue.name)
 
     def outgoing(self, queued: QueuedRecord) -> Outgoing | None:
-        """None for what the consumer's filter does not match."""
+        """None if the consumer's filter does not match."""
         record = queued.record
         message = from_record(record, self._place.topic, self._rules)
         own = message.topic
@@ -154,7 +154,7 @@ def _source(topic: str) -> bytes:
 
 
 _kept_source = lru_cache(4_096)(_source)
-# Of a user property all but its value's length and the value.
+# A user property without its value and the value's length.
 _MESSAGE_ID: Final = write_user_property("message-id", "")[:-2]
 _OFFSET: Final = write_user_property("offset", "")[:-2]
 _COUNTS: Final = {count: write_user_property("delivery-count", str(count)) for count in range(1, 6)}

@@ -1,7 +1,7 @@
-"""The newest message of each topic that was published to be retained: read from the log, kept in memory to look up.
+"""Retained messages: the newest of each topic, read from the log and kept in memory.
 
-Every node with this door follows `__mqtt_retained`. Who subscribes is answered when all that was acknowledged before is
-here, so a message is found through any node as soon as its publisher was answered.
+Every node with this door follows `__mqtt_retained`. SUBSCRIBE is answered once this node has everything acknowledged
+before, so any node finds a message as soon as its publisher got the acknowledgement.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from millstream.protocol.records import Record
 
 _FOUND_AT_ONCE: Final = 200
 _VISITED_AT_ONCE: Final = 5_000
-# Topics are their keys here.
+# In this topic, the key is the MQTT topic.
 _RULES: Final = Rules((), MQTT_RETAINED_TOPIC)
 
 
@@ -57,7 +57,7 @@ class Retained:
                 tail.start()
 
     def begin_again(self, places: list[Place]) -> None:
-        """Another topic has the name: what the one before it had is retained no more."""
+        """If the topic was recreated, forget what the old one had."""
         if all(tail.topic_id == self._identity(place.topic) for place, tail in self._tails.items()):
             return
         for tail in self._tails.values():
@@ -70,7 +70,7 @@ class Retained:
             await tail.stop()
 
     def check(self, message: Message) -> None:
-        """KafkaError for one that is too large to be kept, or a new topic where there are enough."""
+        """KafkaError for a message that is too large, or for a new topic when there are too many."""
         limits = self._limits
         if len(message.payload) > limits.max_retained_bytes:
             raise KafkaError(
@@ -83,11 +83,11 @@ class Retained:
             )
 
     async def catch_up(self) -> None:
-        """Returns when all that has been acknowledged by now is here."""
+        """Wait until everything acknowledged so far is here."""
         await asyncio.gather(*(tail.reach_end() for tail in self._tails.values()))
 
     async def find(self, text: str, now_ms: int) -> AsyncIterator[list[Outgoing]]:
-        """Those that the filter matches and that have not expired, a part at a time."""
+        """Unexpired messages that the filter matches, in pages."""
         if not has_wildcards(text):
             found = self._names.get(text)
             if found is not None and not found.message.is_expired(now_ms):

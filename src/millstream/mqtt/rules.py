@@ -52,7 +52,7 @@ class Rule:
         self._headers = [(name, Template(text, self._pattern)) for name, text in headers]
 
     def route(self, topic: str) -> Route | None:
-        """None where the rule is not about this topic."""
+        """None if the rule does not match the topic."""
         values = self._pattern.match(topic)
         if values is None:
             return None
@@ -61,7 +61,7 @@ class Rule:
         return Route(self.topic, key, self._number(key, values), headers, self._key.text == "{topic}")
 
     def _number(self, key: bytes, values: dict[str, str]) -> int:
-        """As Kafka's clients choose by key; by the rule's own number where it has one."""
+        """The rule's own partition number if it has one; else chosen by key as Kafka's clients do."""
         if self._partition is None:
             return murmur2(key) & _POSITIVE
         text = self._partition.fill(values)
@@ -72,7 +72,7 @@ class Rule:
         )
 
     def mqtt_topic(self, key: str) -> str | None:
-        """What a record with this key, which no MQTT client wrote, is called; None where the key does not say."""
+        """The MQTT topic of a record that no MQTT client wrote, from its key; None if the key does not give it."""
         values = self._key.read(key)
         if values is None:
             return None
@@ -81,7 +81,7 @@ class Rule:
 
 
 class Rules:
-    """All of them; what no rule is about goes to `default_topic` with its MQTT topic as the key."""
+    """All rules. A topic that no rule matches goes to `default_topic`, with the MQTT topic as the key."""
 
     def __init__(self, rules: Sequence[Rule] = (), default_topic: str = DEFAULT_TOPIC) -> None:
         self._rules = tuple(rules)
@@ -90,7 +90,7 @@ class Rules:
 
     @property
     def topics(self) -> list[str]:
-        """All topics of the log that messages may be in."""
+        """All topics of the log that may hold messages."""
         return list(dict.fromkeys((*(rule.topic for rule in self._rules), self._default_topic)))
 
     def route(self, topic: str) -> Route:
@@ -111,7 +111,7 @@ class Rules:
         return route
 
     def mqtt_topic(self, topic: str, key: bytes | None) -> str:
-        """The MQTT topic of a record that does not say it: by the rules, else the name of the log's topic."""
+        """The MQTT topic of a record without a header for it: by the rules, else the name of the log's topic."""
         if key:
             try:
                 text = key.decode()
@@ -125,9 +125,9 @@ class Rules:
         return topic
 
     def topics_for(self, text: str) -> list[str]:
-        """The topics of the log where messages for this filter may be."""
+        """The topics of the log that may hold messages for this filter."""
         wanted = (rule.topic for rule in self._rules if overlaps(rule.filter, text))
-        # A record without an MQTT topic goes by the name of its log's topic.
+        # A record without an MQTT topic has the name of its log's topic.
         own = (rule.topic for rule in self._rules if matches(text, rule.topic))
         return list(dict.fromkeys((*wanted, *own, self._default_topic)))
 

@@ -1,4 +1,4 @@
-"""What one client publishes with QoS 0 and 1, on its way to the log: what comes together goes together."""
+"""Sends a client's messages of QoS 0 and 1 to the log, batched as they arrive."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,15 +19,15 @@ from millstream.protocol.mqtt.reasons import Reason
 if TYPE_CHECKING:
     from millstream.mqtt.client import Client
 
-# More is not read from its connection before some of it is in the log.
+# Beyond these, the connection is not read until some messages are in the log.
 _MOST_BYTES: Final = 1 << 20
 _MOST_MESSAGES: Final = 2_000
 _Unwanted = asyncio.Task[frozenset[int]] | None
-"""Identifiers of messages that nobody is subscribed to; None where that is not told."""
+"""Packet ids of messages that nobody is subscribed to; None if that is not reported."""
 
 
 class _Group(msgspec.Struct):
-    """What goes together: packet ids, messages, and of those to retain a copy with its place."""
+    """Messages sent together, their packet ids, and copies to retain with their places."""
 
     ids: list[int]
     records: list[LogMessage]
@@ -47,7 +47,7 @@ class Sending:
         return self._bytes > _MOST_BYTES or self._messages > _MOST_MESSAGES
 
     def send_all(self, wants: list[WantSend]) -> None:
-        """What came together and goes to the same partition is sent together."""
+        """Send together what arrived together for the same partition."""
         groups: dict[tuple[Place, bool], _Group] = {}
         settling: dict[tuple[str, Place], list[tuple[int, ToSettle]]] = {}
         publishing = self._client.shared.publishing
@@ -67,7 +67,7 @@ class Sending:
                 else:
                     self.refused(failure_of(error), [packet_id])
                 continue
-            # Those of QoS 0 wait for less, always: what goes two ways may arrive in another order.
+            # QoS 0 always goes separately, with fewer acks: on changing paths its messages could change order.
             group = groups.setdefault((place, bool(packet_id)), _Group([], [], []))
             group.ids.append(packet_id)
             group.records.append(record)
@@ -82,14 +82,14 @@ class Sending:
             self._client.spawn(settle(self._client, name, place, some))
 
     def counted(self, count: int, size: int) -> None:
-        """How much more is on its way to the log."""
+        """Count messages on their way to the log."""
         self._messages += count
         self._bytes += size
         if not self._messages and self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
     def _unwanted(self, wants: list[WantSend]) -> _Unwanted:
-        """Asked for while the messages are on their way to the log."""
+        """Ask for subscribers while the messages are on their way to the log."""
         unwanted = self._client.shared.unwanted
         if (
             unwanted is None
@@ -124,7 +124,7 @@ class Sending:
         self._client.flush()
 
     async def _keep(self, place: Place, copy: LogMessage) -> KafkaError | None:
-        """For those who subscribe later; why it could not be."""
+        """Store the retained copy. Returns the error, if any."""
         try:
             await self._client.shared.doors.messages.send(NODE, place, [copy])
         except KafkaError as error:
@@ -149,7 +149,7 @@ class Sending:
             self._client.machine.sent(packet_id, failure.reason, failure.text)
 
     async def all_sent(self) -> None:
-        """Returns when what the client has published before is in the log: it subscribes to what comes after."""
+        """Wait until what the client has published so far is in the log, so that a new subscription starts after it."""
         while self._messages:
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting

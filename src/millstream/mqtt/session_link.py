@@ -1,6 +1,6 @@
-"""A connected client's line to the coordinator of its session: requests in order, many of a kind in one.
+"""A connected client's link to the coordinator of its session, which batches requests of the same kind.
 
-What is asked while an answer is awaited goes together with the next request, so a busy client costs few of them.
+Requests made while an answer is awaited go together in the next one, so a busy client costs few of them.
 """
 
 import asyncio
@@ -32,19 +32,19 @@ _MOST_BYTES: Final = 1 << 20
 _MOST_WAITING: Final = 2_000
 
 Flights = tuple[tuple[int, StoredFlight], ...]
-"""As they are kept, under their identifiers."""
+"""Stored flights, by packet id."""
 Queued = WantReceive | WantRelease | WantReserve | WantKeepReceived
 
 
 class Owner(Protocol):
-    """Who hears of it."""
+    """Gets the outcomes."""
 
     def received(self, packet_ids: Sequence[int]) -> None: ...
     def released(self, packet_ids: Sequence[int]) -> None: ...
     def reserved(self, packet_ids: Sequence[int]) -> None: ...
     def kept_received(self, packet_ids: Sequence[int]) -> None: ...
     def failed(self, error: KafkaError, packet_ids: Sequence[int]) -> bool:
-        """Whether the connection goes on. `packet_ids` are those of messages of QoS 2 that could not be kept."""
+        """Returns whether the connection goes on. `packet_ids` are of messages of QoS 2 that could not be stored."""
         ...
 
 
@@ -60,7 +60,7 @@ class SessionLink:
         last_number: int,
         owner: Owner,
     ) -> None:
-        """`last_number`: the highest of what an earlier connection left in flight, which stays before the rest."""
+        """`last_number`: the highest number of the flights that an earlier connection left; new ones come after it."""
         self._coordinators = coordinators
         self._publishing = publishing
         self._caller = caller
@@ -74,9 +74,9 @@ class SessionLink:
         self._releasing: set[asyncio.Task[None]] = set()
         self._number = last_number
         self._is_over = False
-        """Something failed and ends the connection: what comes after it must not be kept without it.
+        """Set when a request failed and so ends the connection: later requests must not succeed without it.
 
-        Of what is read from the log the last that was reserved tells how far the session is.
+        The last reserved message tells how far the session has read the log.
         """
 
     async def ask(self, request: Request[A]) -> A:
@@ -86,7 +86,7 @@ class SessionLink:
 
     @property
     def is_full(self) -> bool:
-        """More is not read from the connection before some of it is kept."""
+        """Whether the connection should not be read until some requests are answered."""
         return self._waiting_bytes > _MOST_BYTES or len(self._queue) > _MOST_WAITING
 
     def add(self, want: Queued) -> None:
@@ -101,7 +101,7 @@ class SessionLink:
             while self._queue:
                 queue, self._queue = self._queue, []
                 self._waiting_bytes = 0
-                # At the same time: an identifier waits for one step only, for its client hears of each before the next.
+                # Kinds run in parallel: a packet id has one open step, because the client waits for each answer.
                 kinds: dict[type, list[Queued]] = {}
                 for want in queue:
                     kinds.setdefault(type(want), []).append(want)
@@ -110,7 +110,7 @@ class SessionLink:
             self._task = None
 
     async def settled(self) -> None:
-        """Returns when all that was asked so far is answered."""
+        """Wait until all requests so far are answered."""
         while self._task is not None:
             await asyncio.shield(self._task)
         if self._releasing:
@@ -124,7 +124,7 @@ class SessionLink:
             try:
                 messages.append((want.packet_id, await self._publishing.kept(want.message)))
             except KafkaError as error:
-                # Of this one: those that came with it are no worse for it.
+                # Only this message fails, not those that came with it.
                 self._failed(error, (want.packet_id,))
         if messages:
             await self._keep(messages)
@@ -145,7 +145,7 @@ class SessionLink:
             self._is_over = True
 
     async def _release(self, wants: list[WantRelease]) -> None:
-        """Those behind it go on: the answer waits for the log, and a client uses no identifier again before it."""
+        """Runs in the background: the answer waits for the log, and the packet ids are not reused before it."""
         packet_ids = tuple(want.packet_id for want in wants)
         tell = self._tell(Release(self.client_id, self.epoch, packet_ids), self._owner.released, packet_ids)
         task = asyncio.get_running_loop().create_task(tell)
@@ -191,7 +191,7 @@ class SessionLink:
         return tuple((entry.packet_id, self.flight(entry)) for entry in entries)
 
     def flight(self, entry: InFlight) -> StoredFlight:
-        """As it is kept; only the place of the message, which is in the log."""
+        """The stored form: only where in the log the message is."""
         self._number += 1
         stage = FlightStage.RELEASED if entry.stage in (Stage.RECEIVED, Stage.RELEASED) else FlightStage.SENT
         if entry.delivery is None:

@@ -1,8 +1,8 @@
-"""Shared subscriptions: each message of `$share/{group}/{filter}` to one member of the group, on whichever node.
+"""Shared subscriptions: each message of `$share/{group}/{filter}` goes to one member of the group, on any node.
 
-A group is a share group of the log, so its place and what is unacknowledged are as durable as messages are, and they
-wait while all members are away. This node takes part as one member for all its clients in the group.
-QoS 1 moves to another member when its own is lost; a message of QoS 2 belongs to whom it was sent.
+An MQTT group is a share group of the log, so its position and its unacknowledged messages are as durable as the log,
+and messages wait while all members are away. Each node is one member of the share group, for all its clients in it.
+When a client is lost, its messages of QoS 1 go to another member; those of QoS 2 stay with that client.
 """
 
 import asyncio
@@ -52,18 +52,18 @@ class Member(Protocol):
 
 _MakeOutgoing = Callable[[QueuedRecord], Outgoing | None]
 _Alike = tuple[SettlementKind, int]
-"""What is said of messages, and of which topic of that name they are."""
+"""An outcome, and which topic of that name its messages belong to."""
 _Joined = tuple[Member, int, bool, tuple[int, ...]]
-"""A member, and of its subscription the QoS, whether it gets the retain flag, and its identifiers."""
+"""A member, and its subscription's QoS, retain-as-published option and identifiers."""
 
 
 class ShareGroup:
-    """`name` is the share group's, `member` who acquires messages for the clients that join.
+    """Acquires messages of the share group `name` as `member`, and hands them out to the clients that join.
 
-    `find_places` gives its partitions, each with what makes a delivery of a record, or None of one that is not for the
-    group. `running` has all groups that acquire messages.
+    `find_places` returns the group's partitions, each with a function that makes a delivery of a record, or returns
+    None for a record that is not for the group. `running` holds all groups that acquire messages.
     A new group begins at the end of the log, or with `from_start` at its start. At most `batch` messages are acquired
-    at a time. They are settled by clients' acknowledgements, unless that is `explicit`: then by what else clients say.
+    at a time. A client's acknowledgement settles a message; with `explicit` the client sends a settlement instead.
     """
 
     def __init__(
@@ -108,9 +108,9 @@ class ShareGroup:
         return not self._members
 
     async def open(self) -> None:
-        """The group is there: a new one begins with what comes from now on, an old one where it stopped.
+        """Make the group ready: a new one begins at the current end of the log, an old one where it stopped.
 
-        Once it is there, what comes to a topic that is made again is for it from the first message on.
+        A recreated topic is read from its first message.
         """
         start: str | None = "earliest"
         if not self._from_start:
@@ -130,7 +130,7 @@ class ShareGroup:
                 raise outcome.error
 
     def join(self, member: Member, subscription: Subscription) -> None:
-        """Replaces what the same member had."""
+        """Add the member, or replace its subscription."""
         self._members = deque(each for each in self._members if each[0] is not member)
         identifiers = (subscription.identifier,) if subscription.identifier else ()
         self._members.append((member, subscription.qos, subscription.retain_as_published, identifiers))
@@ -140,14 +140,14 @@ class ShareGroup:
             self._running[self] = None
 
     def look_for_partitions(self) -> None:
-        """Its topics may have got more."""
+        """Acquire from partitions that were added to its topics."""
         for place, outgoing_of in self._find_places().items():
             if place not in self._places:
                 self._places[place] = outgoing_of
                 self._tasks.append(self._start(place))
 
     def leave(self, member: Member, sent: Iterable[Delivery] = ()) -> None:
-        """`sent` is what it keeps: messages of QoS 2 that it will be sent again."""
+        """`sent` are messages of QoS 2 that stay with the member: it gets them again when it returns."""
         self._members = deque(each for each in self._members if each[0] is not member)
         for delivery in sent:
             self.done(delivery.outgoing, SettlementKind.ACCEPT)
@@ -170,7 +170,7 @@ class ShareGroup:
         await self._doors.queues.release_all(self._caller, self._name, self._member)
 
     def go_on(self) -> None:
-        """A member may have room again."""
+        """Hand out waiting messages: a member may have room again."""
         if not self._waiting:
             self._room.set()
             return
@@ -185,7 +185,7 @@ class ShareGroup:
             self._room.set()
 
     def done(self, outgoing: Outgoing, kind: SettlementKind) -> None:
-        """The member has answered; `go_on` follows."""
+        """The member has answered. The caller then calls `go_on`."""
         if self._explicit:
             if kind is SettlementKind.REJECT:
                 self._settle_one(outgoing, kind)
@@ -226,7 +226,7 @@ class ShareGroup:
         )
 
     def _take(self, place: Place, acquired: Acquired, opened: Opened) -> None:
-        """Hand out what the filter matches; the rest is not for this group, and settled at once."""
+        """Hand out what the filter matches; settle the rest at once, because it is not for this group."""
         now_ms = self._now_ms()
         self._forget_unlocked(now_ms)
         wanted: set[int] = set()
@@ -254,7 +254,7 @@ class ShareGroup:
             self._settle(acquired, accepted, SettlementKind.ACCEPT)
 
     def _forget_unlocked(self, now_ms: int) -> None:
-        """Of these the first were handed out first, and a late answer changes nothing."""
+        """Forget messages whose locks have ended: late answers have no effect. Oldest entries come first."""
         while self._unacknowledged and (first := next(iter(self._unacknowledged))).until_ms <= now_ms:
             del self._unacknowledged[first]
 
@@ -294,7 +294,7 @@ class ShareGroup:
             self._settler = asyncio.get_running_loop().create_task(self._settle_all())
 
     async def _settle_all(self) -> None:
-        """All that was settled in one turn of the loop, or while the last was on its way, goes together."""
+        """Send together what was settled in one turn of the loop, or during the previous request."""
         try:
             while self._to_settle:
                 settling, self._to_settle = self._to_settle, {}
@@ -304,14 +304,14 @@ class ShareGroup:
                             self._caller, self._name, self._member, place, _together(some)
                         )
                     except KafkaError as error:
-                        # Its lock ends, and it is delivered again.
+                        # The lock will end, and the message is delivered again.
                         log.info("shared message not settled", place=str(place), error=error.message)
         finally:
             self._settler = None
 
 
 def _together(some: Mapping[_Alike, list[int]]) -> list[Settlement]:
-    """Neighbours that are settled alike are one range: acknowledgements mostly come in the order of the log."""
+    """Merge adjacent offsets into ranges: acknowledgements mostly come in log order."""
     ranges: list[Settlement] = []
     for (kind, incarnation), offsets in some.items():
         offsets.sort()
@@ -326,7 +326,7 @@ def _together(some: Mapping[_Alike, list[int]]) -> list[Settlement]:
 
 
 def possible_filters(name: str) -> list[str]:
-    """Of a shared subscription, by its share group's name: a colon may end the group's part or be in one of them."""
+    """The filters that a share group's name may stand for: `group:filter`, where both may contain colons."""
     if not name.startswith(_PREFIX):
         return []
     parts = name[len(_PREFIX) :].split(":")
@@ -359,7 +359,7 @@ class ShareGroups:
         self._now_ms = now_ms
         self._groups: dict[tuple[str, str], ShareGroup] = {}
         self.running: dict[ShareGroup, None] = {}
-        """Those of queues too."""
+        """Includes the groups of queues."""
         self._opening = asyncio.Lock()
 
     async def open(self, group: str, text: str) -> ShareGroup:

@@ -1,4 +1,4 @@
-"""What a node says about itself under `$SYS/`, and as metrics."""
+"""Statistics of a node's door, published under `$SYS/` and as metrics."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -11,12 +11,12 @@ from millstream.observability.metrics import Registry
 from millstream.observability.tasks import keep_going
 
 _EVERY_SECONDS = 10.0
-# In no log: to its subscribers it is like any other place.
+# Not in the log, but subscribers handle it like any other place.
 _NOWHERE = Place("$SYS", 0)
 
 
 class Statistics:
-    """Counted since the door was opened."""
+    """Counters since the door was opened."""
 
     __slots__ = ("connections", "received_bytes", "received_messages", "sent_bytes")
 
@@ -28,7 +28,7 @@ class Statistics:
 
 
 class SysTopics:
-    """Tells the values to those who have subscribed to `$SYS/`, of this node, every ten seconds."""
+    """Publishes the values under `$SYS/` to subscribers on this node, every ten seconds."""
 
     def __init__(self, subscribers: Subscribers, values: Callable[[], Mapping[str, int]]) -> None:
         self._subscribers = subscribers
@@ -51,7 +51,7 @@ class SysTopics:
 
 
 def watch(registry: Registry, values: Callable[[], Mapping[str, int]]) -> None:
-    """The same values as gauges."""
+    """Register the values as gauges."""
     for name in values():
         registry.computed_gauge(
             f"millstream_mqtt_{name.replace('/', '_').replace(' ', '_')}",

@@ -1,4 +1,4 @@
-"""The node's subscribers: each record is matched once, and given to all sessions here that want it."""
+"""The node's subscribers: each record is matched once and offered to all sessions that want it."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ class Subscriber(Protocol):
     def offer(self, outgoing: Outgoing, granted: Granted, now_ms: int) -> None: ...
 
     def flush(self) -> None:
-        """Send what `offer` has left to be sent."""
+        """Send what `offer` has queued."""
         ...
 
 
@@ -37,7 +37,7 @@ class Subscribers:
         *,
         copies: bool = False,
     ) -> None:
-        """`identity` tells a topic from others that had its name."""
+        """`identity` returns the topic id, which a recreated topic does not share."""
         self.copies = copies
         self.index: SubscriptionIndex[Subscriber] = SubscriptionIndex(copies=copies)
         self._partitions = partitions
@@ -51,7 +51,7 @@ class Subscribers:
 
     @contextmanager
     def joining(self) -> Iterator[None]:
-        """What is followed meanwhile stays followed: who subscribes is not in the index yet, and counts on it."""
+        """Keeps all partitions followed during SUBSCRIBE: the subscriber is not in the index yet, but needs them."""
         self._joining += 1
         try:
             yield
@@ -60,7 +60,7 @@ class Subscribers:
             self._rest()
 
     async def follow(self, place: Place) -> Tail:
-        """The partition is followed from its end, if it was not before; returns when that end is reached."""
+        """Follow the partition from its current end, unless it is followed; returns when that end is reached."""
         while (tail := self._tails.get(place)) is None:
             topic_id = self._identity(place.topic)
             offsets = await self._partitions.offsets(self._caller, place)
@@ -73,7 +73,7 @@ class Subscribers:
         return tail
 
     def begin_again(self, topic: str, places: Collection[Place]) -> None:
-        """Another topic has the name, with these partitions."""
+        """The topic was recreated, with these partitions."""
         topic_id = self._identity(topic)
         for place, tail in list(self._tails.items()):
             if place.topic == topic and tail.topic_id != topic_id:
@@ -83,7 +83,7 @@ class Subscribers:
                     self._tails.pop(place).cancel()
 
     def position(self, place: Place) -> int | None:
-        """Where the next record comes from; None where the partition is not followed."""
+        """The next offset to read; None if the partition is not followed."""
         tail = self._tails.get(place)
         return None if tail is None else tail.position
 
@@ -93,13 +93,13 @@ class Subscribers:
             await tail.stop()
 
     def remove(self, subscriber: Subscriber, filters: Iterable[str]) -> None:
-        """It has gone."""
+        """Remove a subscriber that has gone."""
         for text in filters:
             self.index.remove(subscriber, text)
         self._rest()
 
     def _rest(self) -> None:
-        """Where nobody is left to read for, nothing is read."""
+        """Stop following if nobody is subscribed."""
         if not self.index.count and not self._joining:
             tails, self._tails = self._tails, {}
             for tail in tails.values():
@@ -119,7 +119,7 @@ class Subscribers:
         return self.delivered - before
 
     def publish(self, message: Message, place: Place) -> None:
-        """A message that is in no log: of `$SYS`."""
+        """Deliver a message that is not in the log (`$SYS`)."""
         touched: dict[Subscriber, None] = {}
         self._deliver(Outgoing(message, place, -1), self.now_ms(), touched)
         for subscriber in touched:

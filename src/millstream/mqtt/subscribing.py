@@ -1,4 +1,4 @@
-"""SUBSCRIBE and UNSUBSCRIBE: answered when they are in force, with what is retained behind the answer."""
+"""SUBSCRIBE and UNSUBSCRIBE: answered when in force; retained messages follow the answer."""
 
 import asyncio
 from typing import TYPE_CHECKING, Final
@@ -31,7 +31,7 @@ async def subscribe(client: "Client", want: WantSubscribe) -> None:
     with client.shared.subscribers.joining():
         retained_for = await _subscribe(client, want)
     if not client.is_open:
-        # It has left meanwhile, and nobody else comes to take away what was put in place since.
+        # The client left meanwhile, so nobody else removes what was set up since.
         _abandon(client, want)
     for subscription in retained_for:
         await _give_retained(client, subscription)
@@ -39,7 +39,7 @@ async def subscribe(client: "Client", want: WantSubscribe) -> None:
 
 
 async def _subscribe(client: "Client", want: WantSubscribe) -> list[Subscription]:
-    """Those in force for which the client gets what is retained."""
+    """Returns the new subscriptions for which the client gets retained messages."""
     try:
         reasons = [await _granted(client, each, want) for each in want.filters]
     except KafkaError as error:
@@ -104,7 +104,7 @@ async def _granted(client: "Client", wanted: Subscription | int, want: WantSubsc
 
 
 def _allowed(client: "Client", wanted: Subscription | int) -> int:
-    """The QoS that is granted, or the reason why not."""
+    """The granted QoS, or the reason of the refusal."""
     if not isinstance(wanted, Subscription):
         return wanted
     door = client.shared
@@ -124,7 +124,7 @@ def _allowed(client: "Client", wanted: Subscription | int) -> int:
 
 
 async def _begin(client: "Client", wanted: list[Subscription]) -> None:
-    """From here on all that is acknowledged to its publisher reaches the client."""
+    """When this returns, every message acknowledged to its publisher from now on reaches the client."""
     door = client.shared
     rules = door.publishing.rules
     shares = {each.filter: share for each in wanted if (share := shared(each.filter)) is not None}
@@ -154,7 +154,7 @@ async def _begin(client: "Client", wanted: list[Subscription]) -> None:
 
 
 async def join_group(client: "Client", subscription: Subscription) -> None:
-    """From now on the client gets its share of the group's messages; tried again while the group cannot be had."""
+    """Join the group of a shared subscription; retried while the group cannot be opened."""
     text = subscription.filter
     share = shared(text)
     assert share is not None
@@ -179,7 +179,7 @@ async def join_group(client: "Client", subscription: Subscription) -> None:
 
 
 async def _give_retained(client: "Client", subscription: Subscription) -> None:
-    """Send the retained messages; waits for room when there are many."""
+    """Send the retained messages, waiting for room if there are many."""
     door = client.shared
     identifiers = (subscription.identifier,) if subscription.identifier else ()
     async for some in door.retained.find(subscription.filter, door.now_ms()):

@@ -1,4 +1,4 @@
-"""One partition of the log from some offset on, as it grows: a record is handled once, whoever it is for."""
+"""Follows one partition of the log from an offset on; each record is handled once for all subscribers."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from millstream.protocol.records import Record
 
 log = get_logger("millstream.mqtt")
 
-# Records and deliveries before others have their turn of the loop: some 60 ms. Fewer were more writes to each client.
+# Records and deliveries before the loop gets a turn: about 60 ms. Fewer would mean more writes to each client.
 _WORK_AT_ONCE: Final = 20_000
 _FIRST_AT_ONCE: Final = 50
 _PAUSE_SECONDS: Final = 0.5
@@ -39,10 +39,7 @@ def unreadable(place: Place) -> Callable[[BatchHeader, KafkaError], None]:
 
 
 class Tail:
-    """`take` gets records in order, some at a time, and says how often it delivered them.
-
-    `position` is where the next ones begin.
-    """
+    """`take` gets batches of records in order, and returns the number of deliveries. `position` is the next offset."""
 
     def __init__(
         self,
@@ -56,7 +53,7 @@ class Tail:
         self.place = place
         self.position = offset
         self.topic_id = topic_id
-        """Of the topic that `position` is in: another one may get its name."""
+        """The id of the topic that `position` refers to: the topic may be recreated."""
         self._partitions = partitions
         self._caller = caller
         self._take = take
@@ -80,14 +77,14 @@ class Tail:
                 await self._task
 
     def begin_again(self, topic_id: bytes) -> None:
-        """Another topic has the name: all that is in it is new."""
+        """The topic was recreated: read it from the start."""
         self.cancel()
         self.position, self.topic_id = 0, topic_id
         self.start()
         self._tell()
 
     async def reach_end(self) -> None:
-        """Returns when all that readers can see by now was handled."""
+        """Wait until everything that readers can see now is handled."""
         topic_id = None
         while topic_id != self.topic_id:
             topic_id = self.topic_id
@@ -117,7 +114,7 @@ class Tail:
                 self._move(read.next_offset)
 
     def _handle(self, records: list[Record]) -> None:
-        # First: what is handled may ask how far this is.
+        # Set first, because handlers may ask for the position.
         self.position = records[-1].offset + 1
         work = len(records) + self._take(self.place, records)
         self._at_once = max(1, min(_WORK_AT_ONCE * len(records) // work, self._at_once * 2))
@@ -131,7 +128,7 @@ class Tail:
         moved.set()
 
     async def _go_where_there_is_something(self) -> None:
-        """What retention took before it was read is gone; a log that was begun again begins at 0."""
+        """Skip what retention deleted before it was read; a recreated log begins at 0."""
         try:
             offsets = await self._partitions.offsets(self._caller, self.place)
         except KafkaError:

@@ -1,4 +1,4 @@
-"""Patterns of topics with names for their levels, and texts made of what those levels were.
+"""Topic patterns with named levels, and text templates that use those names.
 
 sensors/{site}/{device}/#     each placeholder stands for one level, `#` for the rest, named {rest}
 sensors/+/temp                `+` is named by its number: {1}
@@ -18,11 +18,11 @@ TOPIC: Final = "topic"
 
 
 class TemplateError(ValueError):
-    """A pattern or a template that cannot be meant; the message says why."""
+    """An invalid pattern or template; the message says why."""
 
 
 class Pattern:
-    """A filter whose wildcards have names."""
+    """A topic filter whose wildcards have names."""
 
     def __init__(self, text: str) -> None:
         self.names: list[str] = []
@@ -40,14 +40,14 @@ class Pattern:
         self._levels = text.split("/")
         if levels[-1] == "#":
             regex.pop()
-            # `a/#` has `a` too.
+            # `a/#` matches `a` too.
             deeper = f"(?:/(?P<_{REST}>.*))?" if regex else f"(?P<_{REST}>.*)"
             self._regex = re.compile("/".join(regex) + deeper, re.DOTALL)
         else:
             self._regex = re.compile("/".join(regex), re.DOTALL)
 
     def _name(self, level: str) -> str:
-        """The name of what the level stands for; empty for a level that stands for itself."""
+        """The name of a wildcard level; empty for a literal level."""
         if level == "#":
             name = REST
         elif level == "+":
@@ -66,7 +66,7 @@ class Pattern:
         return name
 
     def match(self, topic: str) -> dict[str, str] | None:
-        """What the levels of a topic are, by their names."""
+        """The topic's levels by name; None if it does not match."""
         if topic.startswith("$") and self.filter[0] in "+#":
             return None
         found = self._regex.fullmatch(topic)
@@ -75,7 +75,7 @@ class Pattern:
         return {TOPIC: topic} | {name: found[f"_{name}"] or "" for name in self.names}
 
     def topic_of(self, values: Mapping[str, str]) -> str | None:
-        """The topic with these levels; None when one is missing, or is more than one level."""
+        """The topic with these values; None if one is missing or spans several levels."""
         levels: list[str] = []
         names = iter(self.names)
         for level in self._levels:
@@ -94,7 +94,7 @@ class Pattern:
 
 
 class Template:
-    """A text with placeholders, each the name of a level of `pattern`."""
+    """A text whose placeholders name levels of `pattern`."""
 
     def __init__(self, text: str, pattern: Pattern) -> None:
         self.text = text
@@ -121,6 +121,6 @@ class Template:
         return "".join(before + values[name] for before, name in self._parts) + self._end
 
     def read(self, text: str) -> dict[str, str] | None:
-        """What the placeholders stood for, if the text can have been made of this."""
+        """The values of the placeholders in the text; None if it does not match."""
         found = self._regex.fullmatch(text)
         return None if found is None else {name: found[f"_{name}"] for name in self.names}

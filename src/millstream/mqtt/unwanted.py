@@ -1,6 +1,6 @@
-"""Messages that nobody is subscribed to, for PUBACK to say so (0x10): only where that is certain.
+"""Finds messages that nobody is subscribed to, so that PUBACK can say so (0x10), and only if that is certain.
 
-Readers of the log by other doors, and consumers of queues, are no subscribers.
+Readers through other doors, and consumers of queues, do not count as subscribers.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ from millstream.protocol.mqtt.topic_tree import TopicTree
 
 
 class Unwanted:
-    """`index` has the filters of the clients that are connected here; `node` is this door."""
+    """`index` has the filters of the clients connected here; `node` names this door."""
 
     def __init__(self, doors: Doors, caller: Caller, node: str, index: SubscriptionIndex[Any]) -> None:
         self._doors = doors
@@ -28,7 +28,7 @@ class Unwanted:
         self._group_filters: TopicTree[str, None] = TopicTree()
 
     async def among(self, topics: Iterable[str]) -> frozenset[str]:
-        """Those that no session of the cluster has a filter for, connected or away, and no shared subscription."""
+        """The topics that match no session in the cluster, connected or away, and no shared subscription."""
         asked = tuple({topic: None for topic in topics if not self._is_wanted_here(topic)})
         if not asked:
             return frozenset()
@@ -40,13 +40,13 @@ class Unwanted:
             return frozenset()
         sessions = self._doors.metadata.image.topic(MQTT_SESSIONS_TOPIC)
         if sessions is None or len(answers) < len(sessions.partitions):
-            # A coordinator that is on the move has not answered.
+            # A coordinator is moving and has not answered.
             return frozenset()
         wanted = [any(each) for each in zip(*(answer.topics for answer in answers), strict=True)]
         return frozenset(topic for topic, is_wanted in zip(asked, wanted, strict=True) if not is_wanted)
 
     def _is_wanted_here(self, topic: str) -> bool:
-        # Of topics with $ it is not told: queues, and what is the server's own.
+        # Not reported for topics with $: queues, and the server's own.
         if topic.startswith("$") or self._index.find(topic):
             return True
         groups = self._doors.metadata.image.group_configs
