@@ -1,7 +1,7 @@
 """What a door (HTTP, MQTT, the console) sees of a cluster: small typed interfaces, values in and values out.
 
-The types and protocols live here and nothing that acts: a node implements them in `broker/routing`, where a partition
-may be led here or elsewhere. A door imports this room, never the node, the storage or the cluster behind it.
+Only types and protocols: a node implements them in `broker/routing`, for partitions that it leads and for those led
+elsewhere. A door imports this package, never the node, storage, cluster or coordinators behind it.
 """
 
 from millstream.cluster.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage

@@ -1,4 +1,4 @@
-"""What a caller may do, and how much."""
+"""Permissions and quotas of callers."""
 
 import enum
 from typing import Protocol
@@ -51,13 +51,13 @@ class Authoriser(Protocol):
     def allows(self, caller: Caller, permission: Permission, /) -> bool: ...
 
     def check(self, caller: Caller, permission: Permission, /) -> None:
-        """KafkaError with the code of the resource when it is not allowed."""
+        """KafkaError with the resource's error code if it is not allowed."""
         ...
 
 
 class Quotas(Protocol):
     def charge(self, caller: Caller, kind: QuotaKind, amount: float, /) -> float:
-        """Count bytes, seconds or changes; how many seconds the caller has to wait before it may do more."""
+        """Count bytes, seconds or changes. Returns how many seconds the caller must wait before it may do more."""
         ...
 
 
@@ -66,7 +66,7 @@ class AllowAll:
         return True
 
     def check(self, _caller: Caller, _permission: Permission, /) -> None:
-        """Nothing is refused."""
+        """Refuses nothing."""
 
 
 class NoQuotas:

@@ -1,4 +1,4 @@
-"""A door on a node: what the node asks of it, and what it is made from."""
+"""The interface of a door that a node starts and stops, and of the function that makes it."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -14,7 +14,7 @@ from millstream.runtime.clock import Clock
 class AttachedDoor(Protocol):
     @property
     def routes(self) -> Mapping[str, Handler | Route]:
-        """For the node's HTTP port; may be empty."""
+        """Routes for the node's HTTP port; may be empty."""
         ...
 
     def health(self) -> Mapping[str, object]:
@@ -22,11 +22,11 @@ class AttachedDoor(Protocol):
         ...
 
     async def start(self) -> None:
-        """The node serves."""
+        """Called when the node serves."""
         ...
 
     async def stop(self) -> None:
-        """The HTTP port has stopped; the node serves until this returns."""
+        """Called when the HTTP port has stopped. The node serves until this returns."""
         ...
 
 

@@ -1,10 +1,10 @@
-"""Who asks. Every path to the node carries it: a Kafka request, an HTTP request, an MQTT session, another node."""
+"""The caller of a request. Every path to the node has one: Kafka and HTTP requests, MQTT sessions, other nodes."""
 
 import msgspec
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """As Kafka writes it: `User:alice`."""
+    """Written as in Kafka: `User:alice`."""
 
     kind: str
     name: str
@@ -20,12 +20,12 @@ class Caller(msgspec.Struct, frozen=True):
     principal: Principal = ANONYMOUS
     client_id: str = ""
     host: str = ""
-    """The address that the client came from, without its port."""
+    """The client's address, without the port."""
     listener: str = ""
-    """The name of the listener that it came to."""
+    """The name of the listener that accepted the client."""
     expires_at: float | None = None
-    """When its login ends, in seconds since 1970; None where it does not."""
+    """When the login ends, in seconds since 1970; None if it does not end."""
 
 
 NODE = Caller(Principal("Node", "cluster"), "millstream")
-"""What nodes do on their own account. No client can log in as one of this kind; every authoriser lets it do all."""
+"""For actions of the nodes themselves. No client can log in with this kind; every authoriser allows it everything."""

@@ -1,4 +1,4 @@
-"""What there is in the cluster, who leads and coordinates it, and asking coordinators on whichever node they are."""
+"""Metadata of the cluster, its leaders and coordinators, and requests to coordinators on any node."""
 
 import enum
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ A = TypeVar("A")
 
 
 class CoordinatorKind(enum.Enum):
-    """The value is the name of the internal topic in which it keeps its state."""
+    """The value is the internal topic that holds the coordinator's state."""
 
     GROUP = OFFSETS_TOPIC
     TRANSACTION = TRANSACTIONS_TOPIC
@@ -33,18 +33,18 @@ class Coordinators(Protocol):
     async def ask(
         self, caller: Caller, kind: CoordinatorKind, key: str, request: Request[A], *, timeout_s: float = 10.0
     ) -> A:
-        """The coordinator's answer, when all it rests on is durable, or the KafkaError with which it refuses.
+        """The coordinator's answer once everything it depends on is durable; KafkaError if it refuses.
 
-        The door has asked the authoriser. `key` says which coordinator: a group's id, a client id. A coordinator that
-        moves or loads is waited for within the time. A request that may have been decided is not sent again:
-        REQUEST_TIMED_OUT.
+        The door has asked the authoriser. `key` selects the coordinator: a group's id, a client id. Waits within the
+        timeout for a coordinator that moves or loads. A request that may have been decided is not sent again, and
+        fails with REQUEST_TIMED_OUT.
         """
         ...
 
     async def ask_all(
         self, caller: Caller, kind: CoordinatorKind, request: Request[A], *, timeout_s: float = 10.0
     ) -> list[A]:
-        """The answers of all coordinators of the kind, on all nodes; KafkaError when one of them has none to give."""
+        """The answers of all coordinators of the kind, on all nodes; KafkaError if one of them fails."""
         ...
 
 
@@ -52,7 +52,7 @@ Result = TypeVar("Result")
 
 
 class ClusterView(Protocol):
-    """Brokers and leaders as callers are told of them: those that have just gone are left out."""
+    """Brokers and leaders as reported to callers, without brokers that have just gone."""
 
     @property
     def node_id(self) -> int:
@@ -68,7 +68,7 @@ class ClusterView(Protocol):
         ...
 
     def coordinator(self, kind: CoordinatorKind, key: str) -> int | None:
-        """The coordinator's node; None while there is none, and before the first use of its kind."""
+        """The coordinator's node; None while there is none, and before the first use of the kind."""
         ...
 
 
@@ -83,9 +83,9 @@ class Metadata(Protocol):
         ...
 
     async def create_topics(self, caller: Caller, topics: Sequence[NewTopic]) -> tuple[CreatedTopic, ...]:
-        """Make topics; returns one outcome for each. What was made can be used on this node at once."""
+        """Create topics; returns one outcome for each. New topics can be used on this node at once."""
         ...
 
     async def submit(self, command: Command[Result]) -> Result:
-        """Any other change, for which the door has asked the authoriser. KafkaError when it is refused."""
+        """Submit any other change; the door has asked the authoriser. KafkaError if it is refused."""
         ...

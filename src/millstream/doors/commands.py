@@ -1,4 +1,7 @@
-"""What a door may submit to `Metadata` and ask `Coordinators`, and the ring of placement `ring`: pure values."""
+"""Commands for `Metadata`, requests for `Coordinators`, and the ring of placement `ring`: pure values.
+
+Not part of `cluster`, so that a node without doors does not import the requests of groups.
+"""
 
 from millstream.cluster.metadata.configs import (
     AlterationOutcome,

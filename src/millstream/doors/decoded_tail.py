@@ -1,4 +1,4 @@
-"""Messages of queues, decoded once: the consumers of a queue take turns at the same few batches of its log."""
+"""A cache of decoded messages of queues: the consumers of a queue read the same few batches in turn."""
 
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from millstream.protocol.errors import KafkaError
 from millstream.protocol.records import Record
 
 _Batch = tuple[int, int]
-"""Where it begins, and its checksum: a log that was cut may have another one there."""
+"""Base offset and checksum: after truncation, another batch may begin at the same offset."""
 
 
 class _Kept:
@@ -19,7 +19,7 @@ class _Kept:
 
 
 class DecodedTail:
-    """The last `most_messages` and `most_bytes` of values of each partition; with 0 messages nothing is kept."""
+    """Keeps the last `most_messages`, with at most `most_bytes` of values, per partition; 0 messages disables it."""
 
     def __init__(self, most_messages: int, *, most_bytes: int = 16 << 20, most_partitions: int = 64) -> None:
         self._most = most_messages
@@ -28,14 +28,14 @@ class DecodedTail:
         self._partitions: OrderedDict[Place, _Kept] = OrderedDict()
 
     async def open(self, read: LogRead) -> Opened:
-        """As the read's own."""
+        """As `LogRead.open`."""
         kept = self._of(read.place) if self._most else _Kept()
         return await open_in_thread(
             each for each in read.headers() if (each[0].base_offset, each[0].crc) not in kept.batches
         )
 
     def records(self, read: LogRead, opened: Opened, pass_over: PassOver | None = None) -> Iterator[Record]:
-        """As the read's own."""
+        """As `LogRead.records`."""
         if not self._most:
             yield from read.records(opened, pass_over)
             return

@@ -1,4 +1,4 @@
-"""All that a door gets."""
+"""Everything that a door gets."""
 
 import msgspec
 

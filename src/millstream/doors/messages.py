@@ -1,4 +1,4 @@
-"""Send messages that come one by one, from any door."""
+"""Sending single messages from any door."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -15,16 +15,16 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     value: bytes | None
     headers: Headers = ()
     timestamp_ms: int = -1
-    """-1: when it was sent."""
+    """-1: the time of sending."""
 
 
-# A message without its parts, and a header without its own: lengths, deltas, counts.
+# Lengths, deltas and counts of a message without headers, and of one header.
 _MESSAGE_OVERHEAD_BYTES = 32
 _HEADER_OVERHEAD_BYTES = 10
 
 
 def size_of(message: Message) -> int:
-    """At most what it takes in a batch."""
+    """An upper bound of its size in a batch."""
     size = _MESSAGE_OVERHEAD_BYTES + len(message.key or b"") + len(message.value or b"")
     for name, value in message.headers:
         size += _HEADER_OVERHEAD_BYTES + 4 * len(name) + len(value or b"")
@@ -42,11 +42,11 @@ class Messages(Protocol):
         timeout_s: float = 30.0,
         patience_s: float | None = None,
     ) -> Appended:
-        """Append the messages together, in order: `base_offset` is that of the first of them.
+        """Append the messages together, in order; `base_offset` is the offset of the first.
 
-        `patience_s` is for how long they are sent again that were refused and are not in the log; None is `timeout_s`.
+        Messages that were refused and are not in the log are retried for `patience_s`, by default `timeout_s`.
 
-        What all doors send to a partition in one turn of the loop leaves in one batch. KafkaError as
-        `PartitionAccess.append`; MESSAGE_TOO_LARGE when they do not fit into one batch of the topic.
+        Messages of all doors to a partition in one turn of the loop share a batch. KafkaErrors as for
+        `PartitionAccess.append`; MESSAGE_TOO_LARGE if they do not fit into one batch of the topic.
         """
         ...

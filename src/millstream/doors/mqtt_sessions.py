@@ -1,4 +1,4 @@
-"""What a door may ask the coordinators of MQTT sessions, and what they keep: pure values."""
+"""Requests to the coordinators of MQTT sessions, and the records that they keep: pure values."""
 
 from millstream.coordinator.mqtt_sessions.records import (
     FlightStage,

@@ -1,4 +1,4 @@
-"""Append to a partition and read it, wherever it is led."""
+"""Appending to partitions and reading them, wherever they are led."""
 
 import asyncio
 import enum
@@ -18,11 +18,11 @@ from millstream.protocol.records import (
     iter_records,
 )
 
-# What is opened of one batch, which any client may have packed.
+# Limits for opening one batch, which any client may have compressed.
 _UNPACKED_BYTES = 64 << 20
 _OPENED_RECORDS = 500_000
 _OPENED_HEADERS = 1_000_000
-# What is opened between two turns of the loop; our own doors' batches have no more headers.
+# Smaller batches are opened on the loop; batches of our own doors have no more headers.
 _LIGHT_BYTES = 8 << 20
 _LIGHT_RECORDS = 20_000
 _LIGHT_HEADERS = 120_000
@@ -41,18 +41,18 @@ class Place(msgspec.Struct, frozen=True, order=True):
 
 
 class Acks(enum.IntEnum):
-    """When an append is answered."""
+    """When an append is acknowledged."""
 
     NONE = 0
-    """At once; the caller does not hear what becomes of it."""
+    """At once; the caller does not learn the outcome."""
     LEADER = 1
-    """When the leader has stored it as durably as the topic asks for."""
+    """When the leader has stored it as durably as the topic requires."""
     ALL = -1
-    """When all replicas in sync have stored it so."""
+    """When all in-sync replicas have stored it so."""
 
 
 class Durability(enum.Enum):
-    """How durable an append was when it was answered."""
+    """How durable an append was when it was acknowledged."""
 
     MEMORY = "memory"
     DISK = "disk"
@@ -67,9 +67,9 @@ class Isolation(enum.IntEnum):
 
 class Appended(msgspec.Struct, frozen=True):
     base_offset: int
-    """Of the first record; the others follow it without a gap. -1 with `Acks.NONE`."""
+    """The offset of the first record; the others follow without gaps. -1 with `Acks.NONE`."""
     timestamp_ms: int
-    """What the log stamped the records with; -1 where each keeps its own."""
+    """The timestamp that the log gave the records; -1 if each keeps its own."""
     durability: Durability
     log_start_offset: int = -1
 
@@ -82,21 +82,21 @@ class Offsets(msgspec.Struct, frozen=True):
 
 
 class OffsetAt(msgspec.Struct, frozen=True):
-    """The first record that is not older than what was asked for."""
+    """The first record that is not older than the requested time."""
 
     offset: int
     timestamp_ms: int
 
 
 PassOver = Callable[[BatchHeader, KafkaError], None]
-"""Is told of a batch that cannot be opened."""
+"""Called with a batch that cannot be opened."""
 Opened = Mapping[int, list[Record] | KafkaError]
-"""Batches that were opened in a thread, or why they cannot be, by their first offsets."""
+"""Batches that were opened in a thread, or their errors, by base offset."""
 _NOTHING: Opened = {}
 
 
 def open_batch(header: BatchHeader, batch: memoryview) -> list[Record]:
-    """KafkaError of one that cannot be opened, or is too much of something."""
+    """KafkaError if the batch cannot be opened or exceeds a limit."""
     check_record_count(header, _OPENED_RECORDS)
     return decode_records(batch, _UNPACKED_BYTES, _LIGHT_HEADERS if _is_light(header) else _OPENED_HEADERS)
 
@@ -118,7 +118,7 @@ def open_small_batch(header: BatchHeader, batch: memoryview) -> list[Record] | N
 
 
 def _is_light(header: BatchHeader) -> bool:
-    """What is packed may be anything."""
+    """Compressed batches count as heavy: their contents may be anything."""
     return not header.codec and header.size_bytes <= _LIGHT_BYTES and header.record_count <= _LIGHT_RECORDS
 
 
@@ -133,7 +133,7 @@ def opened_or_error(header: BatchHeader, batch: memoryview, opened: Opened) -> l
 
 
 async def open_in_thread(batches: Iterable[tuple[BatchHeader, memoryview]]) -> Opened:
-    """Those that take long: `records` takes the others as it comes to them."""
+    """Opens heavy batches; `records` opens the others when it reaches them."""
     heavy = [(header, batch) for header, batch in batches if not _is_light(header) and not header.is_control]
     return await asyncio.to_thread(_open_all, heavy) if heavy else {}
 
@@ -149,13 +149,13 @@ def _open_all(batches: Iterable[tuple[BatchHeader, memoryview]]) -> Opened:
 
 
 class LogRead(msgspec.Struct, frozen=True):
-    """Whole record batches as they are stored. Followers of one partition share it."""
+    """Whole record batches as stored. Followers of one partition share a read."""
 
     place: Place
     offset: int
-    """What was asked for; the first batch may begin before it."""
+    """The requested offset; the first batch may begin before it."""
     next_offset: int
-    """Where to read on; equal to `offset` when there was nothing."""
+    """Where to read on; equal to `offset` if there was nothing."""
     batches: memoryview
     high_watermark: int
     last_stable_offset: int
@@ -170,14 +170,14 @@ class LogRead(msgspec.Struct, frozen=True):
             at += header.size_bytes
 
     async def open(self) -> Opened:
-        """For `records`, on the event loop."""
+        """Opens heavy batches for `records`, from the event loop."""
         return await open_in_thread(self.headers())
 
     def records(self, opened: Opened = _NOTHING, pass_over: PassOver | None = None) -> Iterator[Record]:
         """The records from `offset` on, without control records.
 
-        Producers pack batches, and nobody looks into them on their way to the log. One that cannot be opened is a
-        KafkaError, or with `pass_over` told to that, and the next one follows.
+        Producers compress batches, and nobody opens them on their way to the log. A batch that cannot be opened raises
+        a KafkaError, or is passed to `pass_over` and skipped.
         """
         for header, batch in self.headers():
             if header.is_control:
@@ -194,11 +194,11 @@ class LogRead(msgspec.Struct, frozen=True):
 
 
 class PartitionAccess(Protocol):
-    """Here, where this node leads the partition, or at its leader.
+    """Works on this node if it leads the partition, else at the leader.
 
-    Changes of leaders are waited for within the time given. What cannot be done is a `KafkaError`:
-    UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, LEADER_NOT_AVAILABLE when no leader was found in time,
-    REQUEST_TIMED_OUT when an append may have been written or not, OFFSET_OUT_OF_RANGE.
+    Waits within the timeout while the leader changes. Failures are `KafkaError`s: UNKNOWN_TOPIC_OR_PARTITION,
+    TOPIC_AUTHORIZATION_FAILED, LEADER_NOT_AVAILABLE if no leader was found in time, REQUEST_TIMED_OUT if an append may
+    or may not have been written, OFFSET_OUT_OF_RANGE.
     """
 
     async def append(
@@ -211,9 +211,9 @@ class PartitionAccess(Protocol):
         timeout_s: float = 30.0,
         patience_s: float | None = None,
     ) -> Appended:
-        """One record batch. It is sent a second time only where it carries a producer's sequence number.
+        """Append one record batch. It is retried after a lost answer only if it has a producer's sequence number.
 
-        One that was refused, and is not in the log, is sent again for `patience_s`; None is `timeout_s`.
+        A batch that was refused and is not in the log is retried for `patience_s`, by default `timeout_s`.
         """
         ...
 
@@ -227,23 +227,23 @@ class PartitionAccess(Protocol):
         max_wait_s: float = 0.0,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> LogRead:
-        """Records from `offset` on, at least one batch if there is any; else waits `max_wait_s` for some."""
+        """Records from `offset` on, at least one batch if there is any; else waits `max_wait_s` for one."""
         ...
 
     async def offsets(self, caller: Caller, place: Place) -> Offsets: ...
 
     async def offset_at(self, caller: Caller, place: Place, timestamp_ms: int) -> OffsetAt | None:
-        """None when all records are older."""
+        """None if all records are older."""
         ...
 
     def follow(
         self, caller: Caller, place: Place, offset: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> AsyncIterator[LogRead]:
-        """Everything from `offset` on, for ever: close the iterator (`aclosing`) to end it.
+        """Everything from `offset` on, without end: close the iterator (`aclosing`) to stop.
 
-        Any number of followers of a partition share one reader. One that is slower than the others reads for itself
-        until it has caught up. Ends with a `KafkaError` where reading cannot go on: OFFSET_OUT_OF_RANGE when the log
-        no longer has the offset, UNKNOWN_TOPIC_OR_PARTITION when the topic was deleted.
+        All followers of a partition share one reader. A follower that is slower than the others reads by itself until
+        it has caught up. Ends with a `KafkaError` if reading cannot go on: OFFSET_OUT_OF_RANGE if the log no longer has
+        the offset, UNKNOWN_TOPIC_OR_PARTITION if the topic was deleted.
         """
         ...
 

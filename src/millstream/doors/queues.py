@@ -1,7 +1,7 @@
-"""Queues with an acknowledgement for each message: share groups, free of the door that a consumer came by.
+"""Queues with an acknowledgement for each message: share groups, the same for all doors.
 
-A consumer is a group and a member's name, which the door chooses: an acknowledgement may come through another node and
-another connection than its delivery, as long as it names the same member.
+A consumer is a group and a member name that the door chooses. An acknowledgement may come through another node or
+connection than the delivery, as long as it names the same member.
 """
 
 import enum
@@ -23,7 +23,7 @@ class AcquiredRange(msgspec.Struct, frozen=True):
     first_offset: int
     last_offset: int
     delivery_count: int
-    """How often these were handed out, this time included."""
+    """How often these were delivered, including this time."""
 
 
 def incarnation_of(topic_id: bytes) -> int:
@@ -40,22 +40,22 @@ class Delivery(msgspec.Struct, frozen=True):
 
 
 class Acquired(msgspec.Struct, frozen=True):
-    """What was handed out. Records of the batches that are in no range are not for the caller."""
+    """Acquired messages. Records of the batches outside the ranges are not for the caller."""
 
     read: LogRead
     ranges: tuple[AcquiredRange, ...]
     locked_until_ms: int
     """When the messages become available to others, in milliseconds since 1970 by the leader's clock."""
     lock_ms: int
-    """The same as a length of time, for who has another clock."""
+    """The same as a duration, independent of clocks."""
     incarnation: int = 0
-    """The topic's, for settlements; 0 where an older node does not say."""
+    """The topic's, for settlements. Older nodes do not send it."""
 
     def offsets(self) -> Iterator[int]:
         return chain.from_iterable(range(each.first_offset, each.last_offset + 1) for each in self.ranges)
 
     def undelivered(self) -> tuple["Settlement", ...]:
-        """For who has nobody to give it to."""
+        """Settlements that return everything undelivered."""
         return tuple(
             Settlement(
                 each.first_offset,
@@ -67,9 +67,9 @@ class Acquired(msgspec.Struct, frozen=True):
         )
 
     def deliveries(self, records: Iterable[Record] | None = None) -> Iterator[Delivery]:
-        """The records in the ranges. An offset in a range without a record (compacted, a marker) has none.
+        """The records in the ranges. Offsets without a record (compacted, a marker) are skipped.
 
-        `records` are those of `read`, where they were decoded before.
+        `records` are those of `read`, if they are already decoded.
         """
         ranges = iter(self.ranges)
         current = next(ranges, None)
@@ -83,7 +83,7 @@ class Acquired(msgspec.Struct, frozen=True):
 
 
 class SettlementKind(enum.IntEnum):
-    """Kafka's numbers; from 1000 on they are ours."""
+    """Kafka's numbers; ours begin at 1000."""
 
     GAP = 0
     ACCEPT = 1
@@ -91,9 +91,9 @@ class SettlementKind(enum.IntEnum):
     REJECT = 3
     RENEW = 4
     UNDELIVERED = 1000
-    """It never left the door, so that time does not count as a delivery."""
+    """It never left the door, so this does not count as a delivery."""
     ASK = 1001
-    """Whether it is still the member's; changes nothing."""
+    """Asks whether it is still the member's; changes nothing."""
 
 
 class Settlement(msgspec.Struct, frozen=True):
@@ -101,22 +101,22 @@ class Settlement(msgspec.Struct, frozen=True):
     last_offset: int
     kind: SettlementKind
     delay_ms: int = 0
-    """With RELEASE: not to be delivered again before that."""
+    """With RELEASE: delay before the next delivery."""
     reason: str = ""
-    """With REJECT: kept with the dead letter."""
+    """With REJECT: stored with the dead letter."""
     incarnation: int = 0
-    """Of the topic that the messages were of: of one that was made again since nothing is settled. 0 does not say."""
+    """The messages' topic's: nothing is settled in another of the same name. 0: not known."""
 
 
 MAX_REASON = 1_000
-"""Characters of a reason that are kept: a letter must fit into its topic."""
+"""Stored characters of a reason: a dead letter must fit into its topic."""
 SETTLED_BEFORE = "settled before"
 UNREADABLE = "its batch cannot be opened"
-"""Why a door rejects a message that it cannot give to anybody."""
+"""The reason with which a door rejects a message that it cannot read."""
 
 
 class Unreadable:
-    """Offsets in batches that cannot be opened. A batch may claim any number of records, so only its ends are kept."""
+    """Offsets in unreadable batches. A batch may claim any number of records, so only its bounds are kept."""
 
     def __init__(self) -> None:
         self._batches: list[BatchHeader] = []
@@ -129,8 +129,8 @@ class Unreadable:
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """SETTLED_BEFORE comes without an error: all of it lies before the group's first open message, as Kafka has it, or
-    was to be accepted and has been, by whomever.
+    """SETTLED_BEFORE is not an error: everything lies before the group's first open message, as in Kafka, or was to be
+    accepted and already is, by any member.
     """
 
     error: ErrorCode = ErrorCode.NONE
@@ -138,7 +138,7 @@ class Settled(msgspec.Struct, frozen=True):
 
 
 class Queues(Protocol):
-    """The engine where the partition is led. KafkaErrors as with `PartitionAccess`."""
+    """Works at the leader of the partition. KafkaErrors as for `PartitionAccess`."""
 
     async def acquire(
         self,
@@ -153,12 +153,11 @@ class Queues(Protocol):
         max_held: int | None = None,
         whole_batches: bool = False,
     ) -> Acquired:
-        """Lock messages for the member; waits for some, and comes back empty when the time is over.
+        """Lock messages for the member; waits for some, and returns empty after `max_wait_s`.
 
-        With `max_held` the member gets only so many that it holds at most that number in the partition, and waits while
-        it does: an acknowledgement, through whichever node, frees a place. With `whole_batches` it gets no part of a
-        batch, unless one batch alone is more than `max_messages`.
-        If the caller stops waiting (cancels), what it would have got is released.
+        With `max_held` the member holds at most that many messages of the partition, and waits while it holds them all;
+        an acknowledgement through any node makes room. With `whole_batches` it gets only whole batches, unless one
+        batch alone exceeds `max_messages`. If the caller cancels, messages acquired for it are released.
         """
         ...
 
@@ -172,30 +171,30 @@ class Queues(Protocol):
         *,
         together: bool = False,
     ) -> tuple[Settled, ...]:
-        """One outcome for each, in order, when it is durable: INVALID_RECORD_STATE for what is not the member's.
+        """One outcome for each, in order, once durable; INVALID_RECORD_STATE for what the member does not hold.
 
-        With `together` all are settled, or none.
+        With `together`, either all are settled, or none.
         """
         ...
 
     async def release_all(self, caller: Caller, group: str, member: str) -> None:
-        """The member has gone: what it holds, on any node, is available to others."""
+        """The member has left: release what it holds, on all nodes."""
         ...
 
     # -- for administrators
 
     async def reload(self, caller: Caller, group: str, topic: str) -> None:
-        """What is stored of the group's queues on the topic was changed: leaders let go of what they know of it."""
+        """The stored state of the group's queues on the topic was changed: leaders drop their copy."""
         ...
 
     async def look(self, caller: Caller, request: LookAtQueues) -> QueueRows:
-        """Queues in use; one that was not used since its leader started is not among them."""
+        """Queues in use, without those not used since their leader started."""
         ...
 
     async def peek(self, caller: Caller, request: PeekAtQueue) -> Peeked:
-        """Messages that are not settled; nothing is locked."""
+        """Unsettled messages; locks nothing."""
         ...
 
     async def purge(self, caller: Caller, request: PurgeQueue) -> Purged:
-        """Give up what waits in a partition; what is out for delivery is not touched."""
+        """Discard waiting messages of a partition; messages out for delivery are not touched."""
         ...

@@ -1,4 +1,4 @@
-"""/admin: topics, their settings, brokers, reassignments and the ring, as JSON."""
+"""/admin: topics and their settings, brokers, reassignments and the ring, as JSON."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -57,7 +57,7 @@ class PartitionsBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ReassignmentBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Without `replicas` a reassignment under way is called off."""
+    """Without `replicas`, cancels a reassignment under way."""
 
     topic: str
     partition: int
@@ -170,7 +170,7 @@ class Admin:
         return json_response({"name": topic.name, "configs": dict(topic.configs)})
 
     async def _change_configs(self, request: Request, caller: Caller) -> Response:
-        """`{"retention.ms": "1000", "segment.ms": null}`; null goes back to the default."""
+        """`{"retention.ms": "1000", "segment.ms": null}`; null restores the default."""
         topic = self._topic(request, caller, Operation.ALTER_CONFIGS)
         alteration = ConfigAlteration(ConfigResource.TOPIC, topic.name, config_changes(request))
         (altered,) = await self._metadata.submit(AlterConfigs((alteration,)))
@@ -214,7 +214,7 @@ class Admin:
         return json_response(found, 202)
 
     async def _ring(self, request: Request, caller: Caller) -> Response:
-        """`?joins=4` or `?leaves=2`: what a broker more or less would move."""
+        """`?joins=4` or `?leaves=2`: the partitions that would move if that broker joined or left."""
         self._allow(caller, Operation.DESCRIBE, Resource.CLUSTER)
         query, settings = query_of(request), self._settings
         partitions = whole_number(query, "partitions", settings.max_partitions, least=1, most=_MOST)
@@ -281,6 +281,6 @@ def check(error: KafkaError | None) -> None:
 
 
 def _refused(error: KafkaError) -> Problem:
-    """An administrator is told the cluster's own words."""
+    """Administrators get the cluster's own error message."""
     problem = problem_of(error)
     return Problem(problem.status, str(error) or str(problem), problem.headers)

@@ -1,4 +1,4 @@
-"""/admin/groups: consumer groups of all kinds, asked from their coordinators."""
+"""/admin/groups: consumer groups of all kinds, from their coordinators."""
 
 from collections.abc import Awaitable, Callable
 
@@ -35,7 +35,7 @@ class AdminGroups:
 
     async def _list(self, _request: Request, caller: Caller) -> Response:
         answers = []
-        if _GROUPS.value in self._metadata.image.topics:  # before the first group there is no coordinator
+        if _GROUPS.value in self._metadata.image.topics:  # there is no coordinator before the first group
             answers = await self._coordinators.ask_all(caller, _GROUPS, ListGroups())
         found = [
             {

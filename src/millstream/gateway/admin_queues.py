@@ -1,4 +1,4 @@
-"""/admin/queues: what `millstream queue` shows and does, over HTTP."""
+"""/admin/queues: the functions of `millstream queue` over HTTP."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -36,7 +36,7 @@ _MOST_REDRIVEN = 10_000
 
 
 class RedriveBody(msgspec.Struct, forbid_unknown_fields=True):
-    """`group` remembers what was redriven; the same as that of `millstream queue redrive`."""
+    """`group` remembers what was redriven. The default is that of `millstream queue redrive`."""
 
     count: int = 1_000
     group: str = "millstream-redrive"
@@ -100,7 +100,7 @@ class AdminQueues:
         return self._configs_of(group)
 
     async def _change_configs(self, request: Request, caller: Caller) -> Response:
-        """`{"share.record.lock.duration.ms": "60000"}`; null goes back to the default."""
+        """`{"share.record.lock.duration.ms": "60000"}`; null restores the default."""
         group = self._named(request, caller, Operation.ALTER_CONFIGS)
         alteration = ConfigAlteration(ConfigResource.GROUP, group, config_changes(request))
         (altered,) = await self._metadata.submit(AlterConfigs((alteration,)))
@@ -113,7 +113,7 @@ class AdminQueues:
         )
 
     async def _peek(self, request: Request, caller: Caller) -> Response:
-        """Messages that are not settled, as the group has them."""
+        """The group's unsettled messages."""
         group, place = self._place(request, caller)
         query = query_of(request)
         offset = whole_number(query, "offset", 0, most=2**63 - 1)
@@ -125,7 +125,7 @@ class AdminQueues:
         return json_response({"count": len(found), "messages": found})
 
     async def _purge(self, request: Request, caller: Caller) -> Response:
-        """Give up what waits: of a topic, or of one of its partitions."""
+        """Discard waiting messages of a topic, or of one of its partitions."""
         group = self._named(request, caller, Operation.DELETE)
         topic, only = self._topic(request), whole_number(query_of(request), "partition", -1)
         if only >= len(topic.partitions):

@@ -1,10 +1,10 @@
 """The body of /produce as messages: one, a batch, or binary frames.
 
-- `{"payload": "..."}`, and beside it `key`, `headers`, `partition`, `timestamp`: one message. A payload that is no
-  string is kept as its JSON text.
-- `[{"payload": ...}, ...]` or, as `application/x-ndjson`, one of these a line: a batch.
-- `application/vnd.millstream.frames`: frames of `protocol/message_frame`, one after the other.
-- Anything else is one message as it is.
+- `{"payload": "..."}` with optional `key`, `headers`, `partition`, `timestamp`: one message. A payload that is not a
+  string is stored as its JSON text.
+- `[{"payload": ...}, ...]`, or one such object per line as `application/x-ndjson`: a batch.
+- `application/vnd.millstream.frames`: a sequence of frames of `protocol/message_frame`.
+- Anything else: one message, stored unchanged.
 """
 
 import base64
@@ -23,14 +23,14 @@ from millstream.protocol.records import Headers
 FRAMES = "application/vnd.millstream.frames"
 NDJSON = "application/x-ndjson"
 MAX_BATCH = 10_000
-"""Messages of one request: more would hold the loop for too long."""
+"""Messages in one request: more would block the loop for too long."""
 MAX_HEADERS = 30_000
-"""Of all messages of one request, for the same reason."""
+"""Headers of all messages in one request, for the same reason."""
 FEW_OBJECTS = 2 * MAX_BATCH
-"""An array with more of them, also inside of payloads, is not made into values before its elements are counted."""
+"""In an array with more objects, payloads included, elements are counted before they are decoded."""
 LONG_JSON_BYTES = 8 << 20
 MAX_PARTS = 3_000_000
-"""Commas and brackets of longer JSON: it is read in one go, which takes tens of milliseconds for so many."""
+"""Commas and brackets in JSON longer than that: one decode call takes tens of milliseconds for so many."""
 
 _LENGTH_BYTES = 4
 
@@ -38,9 +38,9 @@ _LENGTH_BYTES = 4
 class Outgoings(msgspec.Struct, frozen=True):
     messages: list[Message]
     is_batch: bool
-    """Whether the sender wants an answer for each of several."""
+    """Whether the sender expects one answer per message."""
     partitions: list[int | None] | None = None
-    """Of each message, what its sender asked for; None where it asked for none at all."""
+    """Each message's requested partition; None if no message requests one."""
 
 
 _NO_HEADERS = msgspec.Raw(b"null")
@@ -51,7 +51,7 @@ class _About(msgspec.Struct, kw_only=True):
     headers: msgspec.Raw = _NO_HEADERS
     partition: int | None = None
     timestamp: Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)] = -1
-    """Beyond 64 bits it would fit into no batch, and those of others would fail with it."""
+    """Limited to 64 bits: a larger one would fail the whole batch, with the messages of other senders."""
     encoding: str = ""
 
 
@@ -60,7 +60,7 @@ class _TextBody(_About):
 
 
 class _Body(_About):
-    """A payload that is no text is kept as its JSON."""
+    """A payload that is not text is stored as its JSON."""
 
     payload: msgspec.Raw
 
@@ -69,7 +69,7 @@ class _MaybePayload(msgspec.Struct):
     payload: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-# Nearly all payloads are text, and this way is twice as fast.
+# Tried first: nearly all payloads are text, and these decoders are twice as fast.
 _one_text = msgspec.json.Decoder(_TextBody)
 _some_text = msgspec.json.Decoder(list[_TextBody])
 _one = msgspec.json.Decoder(_Body)
@@ -81,11 +81,11 @@ _have_payload = msgspec.json.Decoder(list[_MaybePayload])
 
 
 def read_body(body: bytes, content_type: str) -> Outgoings:
-    """Raises `Problem` for a batch of which a part cannot be read."""
+    """Raises `Problem` if any part of a batch is invalid."""
     try:
         return _read_body(body, content_type)
     except UnicodeDecodeError as error:
-        # Of one of our fields: msgspec has no error of its own for it.
+        # In one of our fields: msgspec has no error of its own for this.
         raise Problem(400, f"bad body: {error}") from None
 
 
@@ -96,7 +96,7 @@ def _read_body(body: bytes, content_type: str) -> Outgoings:
     if kind == NDJSON:
         return _outgoings(_lines(body), is_batch=True)
     first = body[:1]
-    # What does not name it is not ours, and need not be read.
+    # Without this word, the body is not in our format and need not be decoded.
     if kind != "application/octet-stream" and first in (b"{", b"[") and b'"payload"' in body:
         _check_parts(body)
         if first == b"{":
@@ -111,7 +111,7 @@ def _read_body(body: bytes, content_type: str) -> Outgoings:
 
 
 def _object(body: bytes) -> _TextBody | _Body | None:
-    """None where it is not ours: somebody's JSON without a payload is a message as it is."""
+    """None for other JSON: without a payload, it is one message, stored unchanged."""
     try:
         return _read_one(body)
     except msgspec.DecodeError as error:
@@ -121,7 +121,7 @@ def _object(body: bytes) -> _TextBody | _Body | None:
 
 
 def _mention_payload(objects: Sequence[bytes | msgspec.Raw]) -> bool:
-    """False where one is no object."""
+    """False if one of them is not an object."""
     try:
         found = [_has_payload.decode(each) for each in objects]
     except msgspec.DecodeError:
@@ -151,7 +151,7 @@ def _array(body: bytes) -> Sequence[_TextBody | _Body] | None:
 
 
 def _long_array(body: bytes) -> Sequence[_TextBody | _Body] | None:
-    """As `_array`, judged by no more elements than a batch may have: millions would hold the loop."""
+    """As `_array`, but decodes only as many elements as a batch may have: millions would block the loop."""
     try:
         filled = msgspec.structs.astuple(_first_elements().decode(body))
         elements = [each for each in filled if each is not msgspec.UNSET]
@@ -169,7 +169,7 @@ def _long_array(body: bytes) -> Sequence[_TextBody | _Body] | None:
 
 @functools.cache
 def _first_elements() -> msgspec.json.Decoder[msgspec.Struct]:
-    """Of an array's elements, one more than a batch may have. The rest is skipped, which takes no objects."""
+    """Decodes one more element of an array than a batch may have, and skips the rest without creating objects."""
     fields = [(f"_{number}", msgspec.Raw, msgspec.UNSET) for number in range(MAX_BATCH + 1)]
     return msgspec.json.Decoder(msgspec.defstruct("_FirstElements", fields, array_like=True))
 
@@ -248,7 +248,7 @@ def _message(body: _TextBody | _Body) -> Message:
 
 
 def _read_headers(raw: bytes) -> Headers:
-    # Name and value have two quotes each, so there are no more of them than this.
+    # Name and value have two quotes each, so there are at most this many headers.
     _check_headers(raw.count(b'"') // 4)
     try:
         found = _headers.decode(raw) or {}

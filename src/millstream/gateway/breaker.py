@@ -1,4 +1,4 @@
-"""A circuit breaker: after several failures in a row a broker is left alone, then tried with one request.
+"""A circuit breaker: after several failures in a row a broker gets no requests for a while, then a single trial.
 
 closed     --failures in a row-->  open
 open       --pause is over------>  half-open   one request passes
@@ -33,7 +33,7 @@ class Breaker:
         self._trying = False
 
     def allows(self, now: float) -> bool:
-        """Whether a request may go to the broker now. A caller that is allowed must report how it ended."""
+        """Whether a request may go to the broker now. If so, the caller must report the outcome."""
         if self.state is BreakerState.CLOSED:
             return True
         if self.state is BreakerState.OPEN:
@@ -60,7 +60,7 @@ class Breaker:
             self._become(BreakerState.OPEN)
 
     def abandoned(self) -> None:
-        """A request that was allowed ended without news of the broker, such as a client that went."""
+        """An allowed request ended without an outcome, for example because the client left."""
         self._trying = False
 
     def _become(self, state: BreakerState) -> None:

@@ -1,4 +1,4 @@
-"""The brokers as the gateway knows them: health checks, circuit breakers, who leads what, and waiting for a leader."""
+"""The brokers as the gateway sees them: health checks, circuit breakers, leaders, and waiting for a leader."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ _PROBE = Caller(client_id="millstream-gateway", listener="HTTP")
 
 
 class Known(msgspec.Struct):
-    """A broker: `is_healthy` is what the last check or the cluster says."""
+    """A broker. `is_healthy` is from the last check or from the cluster."""
 
     url: str
     breaker: Breaker
@@ -62,7 +62,7 @@ class Brokers:
         if self._ringing is not None:
             self._ringing.cancel()
 
-    # -- what the pages say
+    # -- for pages and status calls
 
     @property
     def total(self) -> int:
@@ -85,7 +85,7 @@ class Brokers:
         return known.url if known is not None else f"broker-{broker}"
 
     def distribution(self, topics: Mapping[str, TopicImage]) -> dict[str, dict[str, list[int]]]:
-        """By topic and broker, the partitions that it leads. May take long: not for the loop."""
+        """The partitions that each broker leads, by topic and broker. May take long: call it off the loop."""
         found: dict[str, dict[str, list[int]]] = {}
         for name, topic in topics.items():
             led: dict[str, list[int]] = {}
@@ -98,7 +98,7 @@ class Brokers:
     # -- sending
 
     async def ready(self, place: Place, size_bytes: int) -> int:
-        """The leader to send to. Waits for one while it changes, within the limits; then raises `Problem`."""
+        """The leader to send to. Waits for a new one within the limits, then raises `Problem`."""
         leader = self._doors.view.leader(place)
         now = self._loop.time()
         if leader is not None and self._of(leader).breaker.allows(now):
@@ -159,7 +159,7 @@ class Brokers:
                 advice = _ADVICE_FOR_A_GATEWAY if self._doors.view.node_id < 0 else _ADVICE_FOR_A_NODE
                 _log.warning(NO_BROKERS, known=self.total, advice=advice)
 
-    # -- news of the cluster
+    # -- changes in the cluster
 
     def _of(self, broker: int) -> Known:
         known = self._known.get(broker)
@@ -231,7 +231,7 @@ class Brokers:
         change.set_result(None)
 
     def _ring_later(self) -> None:
-        """A leader may come without a change of the metadata, when a node is heard of again."""
+        """Look again soon: a leader may return without a metadata change, when its node is alive again."""
         if self._ringing is None:
 
             def ring() -> None:
@@ -268,7 +268,7 @@ class Brokers:
                 )  # fmt: skip
 
     async def _answers(self, place: Place | None) -> bool:
-        """A broker that leads something is asked for its offsets; of others the cluster knows."""
+        """Ask for the offsets of a partition that the broker leads. Without one, rely on the cluster."""
         if place is None:
             return True
         try:

@@ -1,7 +1,7 @@
-"""/consume: a stream of events, or one answer with what is there.
+"""/consume: a stream of events, or one answer with the available messages.
 
-A client that accepts `application/json` or frames gets one answer; all others get a stream, which ends only with its
-client, its topic or the gateway.
+A client that accepts `application/json` or frames gets one answer. Others get a stream, which ends only with the
+client, the topic or the gateway.
 """
 
 import asyncio
@@ -27,16 +27,16 @@ from millstream.protocol.key_hash import partition_of
 _log = get_logger("millstream.gateway")
 
 _ROOM = 500
-"""Messages that wait inside the gateway for one stream."""
+"""Messages that wait in the gateway for one stream."""
 _PERMITS = 500
-"""Messages that a stream may have and not settle: what it loses when it ends comes again, and counts."""
+"""Unsettled messages that a stream may hold. When it ends they are delivered again, and that delivery counts."""
 _EVENTS_AT_ONCE = 50
 _MAX_POLL = 1_000
 _MAX_POLL_S = 55
 _LEAST_POLL_S = 0.5
-"""Even who does not want to wait for new messages gives the brokers time to tell of those that are there."""
+"""Minimum wait: even without waiting for new messages, brokers need time to answer."""
 _GATHER_S = 0.002
-"""Other partitions answer a moment after the first."""
+"""Wait after the first answer: other partitions answer a moment later."""
 _MAX_GROUP_BYTES = 255
 
 

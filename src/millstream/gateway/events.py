@@ -1,4 +1,4 @@
-"""A delivered message as JSON, as an event of a stream (SSE), and as a binary frame."""
+"""A delivered message as JSON, as a server-sent event (SSE), and as a binary frame."""
 
 import base64
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from millstream.protocol.records import Record
 
 HEARTBEAT = b": keep-alive\n\n"
 
-# Frames carry what JSON has in fields of its own as headers of these names.
+# In frames, these fields of the JSON form are headers.
 ID_HEADER = "millstream.id"
 DELIVERY_HEADER = "millstream.delivery_count"
 
@@ -21,7 +21,7 @@ DELIVERY_HEADER = "millstream.delivery_count"
 def as_json(
     message_id: str, topic: str, partition: int, record: Record, delivery_count: int | None
 ) -> dict[str, Any]:
-    """`payload` is text where it is UTF-8, else base64 with `encoding` beside it; a key likewise."""
+    """`payload` is text if it is UTF-8, else base64 with an `encoding` field; the same for the key."""
     found: dict[str, Any] = {
         "id": message_id,
         "payload": None,
@@ -48,7 +48,7 @@ def as_json(
 
 
 def as_event(found: dict[str, Any]) -> bytes:
-    """The line `partition` is for clients that look for it; others pass over fields that they do not know."""
+    """The `partition` line is for clients that use it; others ignore unknown fields."""
     return b"id: %b\ndata: %b\npartition: %d\n\n" % (
         found["id"].encode(), orjson.dumps(found), found["partition"],
     )  # fmt: skip
@@ -69,6 +69,6 @@ def _lenient(value: bytes | None) -> str | None:
 def _rfc3339(timestamp_ms: int) -> str:
     try:
         moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
-    except (OverflowError, ValueError, OSError):  # a sender may write any number
+    except (OverflowError, ValueError, OSError):  # senders may write any number
         moment = datetime.fromtimestamp(0, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"

@@ -1,4 +1,4 @@
-"""The gateway put together: its parts, its routes, start and stop."""
+"""Assembles the gateway: parts, routes, start and stop."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -43,7 +43,7 @@ Served = Callable[[Request, Caller], Awaitable[Answer]]
 
 
 class Gateway:
-    """`routes` go to an `HttpServer`; `start` after the cluster is there, `stop` after the server has stopped."""
+    """`routes` go to an `HttpServer`. Call `start` once there is a cluster, `stop` after the server has stopped."""
 
     def __init__(
         self, doors: Doors, settings: ProxySettings, *, registry: Registry, clock: Clock, host: Host
@@ -80,7 +80,7 @@ class Gateway:
         )
 
     async def _compare_ring(self) -> None:
-        """As soon as there is a controller to ask."""
+        """Compare the ring settings once a controller answers."""
         own = self._settings.virtual_nodes
         while True:
             placed_by = await cluster_virtual_nodes(self._metadata)
@@ -101,7 +101,7 @@ class Gateway:
         await self._brokers.stop()
 
     def health(self) -> dict[str, Any]:
-        """What /health says beside the node's own."""
+        """Fields of /health beside the node's own."""
         return {
             "brokers_total": self._brokers.total,
             "brokers_healthy": self._brokers.healthy,
@@ -114,7 +114,7 @@ class Gateway:
         document = json_response(openapi_document(self._settings))
         routes: dict[str, Handler | Route] = {
             "POST /produce": Route(self._served("produce", self._produce.handle), body),
-            # It takes messages away from others, so a page of another site may not ask for it.
+            # Consuming takes messages from others, so pages of other sites may not do it.
             "GET /consume": Route(self._served("consume", self._consume.handle), changes=True),
             "GET /topics": self._served("topics", self._list_topics),
             "GET /topics/{topic}/partitions/{partition}/records": self._served(
@@ -145,7 +145,7 @@ class Gateway:
         return handle
 
     def _served(self, endpoint: str, served: Served) -> Handler:
-        """Counts a call, and turns what it raises into the contract's answers."""
+        """Counts a call, and turns exceptions into the contract's answers."""
         requests, duration = self._metrics.requests, self._metrics.duration.labels(endpoint)
         now = self._clock.monotonic
 

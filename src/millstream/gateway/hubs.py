@@ -1,4 +1,4 @@
-"""All hubs of a gateway: who joins and leaves them, and what happens to messages whose stream has ended."""
+"""All hubs of a gateway: streams join and leave, and messages of ended streams are given back."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -10,13 +10,13 @@ from millstream.gateway.places import MessageId
 
 
 class Hubs:
-    """`member` is this gateway's name in every group: messages of its streams are held under it."""
+    """`member` is this gateway's member name in every group, and holds the messages of all its streams."""
 
     def __init__(
         self, queues: Queues, member: str, release_delay_s: float, now_s: Callable[[], float]
     ) -> None:
         self._queues = queues
-        # Consumers of a partition take a part of a batch at a time, and every group takes all of it.
+        # Consumers read a batch in parts, and each group reads all of it, so decoded batches are cached.
         self._tail = DecodedTail(4_000, most_bytes=1 << 20, most_partitions=32)
         self._member = member
         self._release_delay_s = release_delay_s
@@ -39,7 +39,7 @@ class Hubs:
             hub.join(taker)
 
     def leave(self, taker: Taker, *, releases: bool) -> None:
-        """Messages that the taker never took go back at once; those that it took go back after a while, or when their
+        """Messages not sent to the client are given back at once; sent ones after a delay (`releases`), or when their
         locks end.
         """
         for hub in taker.hubs:
@@ -58,7 +58,7 @@ class Hubs:
         self._forget_idle(taker.hubs)
 
     def resume(self, last: MessageId, taker: Taker) -> None:
-        """The client has everything of its former stream up to `last`; later messages go to the next taker."""
+        """The client has its former stream up to `last`: hand these over, and give the later messages back."""
         disconnected = self._disconnected.get(last.stream)
         if (
             disconnected is None
@@ -85,7 +85,7 @@ class Hubs:
             hub.settled(message_id.offset)
 
     async def stop(self) -> None:
-        """Give everything back."""
+        """Give all messages back."""
         for taker, handle in [*self._disconnected.values()]:
             handle.cancel()
             self._release(taker)

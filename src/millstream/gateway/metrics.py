@@ -1,4 +1,4 @@
-"""The gateway's metrics, by the names that dashboards of the first gateway use."""
+"""The gateway's metrics, with the names that dashboards of the first gateway use."""
 
 import msgspec
 

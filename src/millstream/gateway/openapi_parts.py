@@ -1,4 +1,4 @@
-"""What the OpenAPI document is made of: schemas, parameters, calls."""
+"""Parts of the OpenAPI document: schemas, parameters, calls."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,9 +1,8 @@
-"""Where a message is, as the id that clients get, and where one goes: to the partition asked for, that of its key, or
-the next in turn.
+"""Message ids, and the choice of a partition: the requested one, that of the key, or the next in turn.
 
-`telemetry:3:1042` is what /produce answers; `telemetry:3:1042:m-5f2c:17:0c9e41d2` is what /consume sends, so that any
-gateway can acknowledge it. The fourth part is the member that holds the message, which the queue checks; the fifth is
-the stream, for `Last-Event-ID`. The sixth says which topic of that name it is: one that is made again has others.
+/produce answers with `telemetry:3:1042`. /consume sends `telemetry:3:1042:m-5f2c:17:0c9e41d2`, so that any gateway can
+acknowledge the message: the fourth part is the member that holds it, which the queue checks, the fifth the stream, for
+`Last-Event-ID`, and the sixth tells the topic from another of the same name.
 """
 
 import re
@@ -21,7 +20,7 @@ _ID = re.compile(
 
 
 class BadId(ValueError):
-    """A text that no gateway gave out."""
+    """Not an id of a gateway."""
 
 
 class MessageId(msgspec.Struct, frozen=True):
@@ -53,20 +52,19 @@ _MAX_TOGETHER = 100
 
 
 class Turns:
-    """Messages without a key go round the partitions of their topic, those that come at the same moment together.
+    """Spreads messages without a key over partitions in turn; those of the same turn of the loop go together.
 
-    `later` runs a function when the loop has done what it has to do now: what comes until then is appended at once,
-    which costs one write instead of one for each.
+    `later` runs a function at the end of the loop's turn. Messages until then share one append, which costs one write.
     """
 
     def __init__(self, later: Callable[[Callable[[], None]], object]) -> None:
         self._later = later
         self._last: dict[str, int] = {}
         self._together: dict[str, int] = {}
-        """Of topics that have had messages at this moment: how many."""
+        """Messages of each topic in this turn of the loop."""
 
     def choose(self, topic: str, count: int, partition: int | None, key: bytes | None) -> int:
-        """As Kafka's clients hash keys, so that all doors agree. `partition` was checked against `count`."""
+        """Hashes keys like Kafka's clients, so that all doors agree. `partition` was checked against `count`."""
         if partition is not None:
             return partition
         if key is not None:

@@ -1,8 +1,7 @@
-"""What a client is told: the contract's texts, and what the cluster's errors mean over HTTP.
+"""Error answers: the contract's texts, and the cluster's errors mapped to HTTP.
 
-A problem is plain text, as existing clients read it, or JSON for those that accept JSON. A caller that has used up its
-quota is answered with 429 until its time is over: a broker lets a request pass and makes its sender wait, but over HTTP
-the next one is refused.
+A problem is plain text, which existing clients expect, or JSON for clients that accept it. A caller that has used up
+its quota gets 429 until its time is over: a broker would delay the request, but over HTTP the next one is refused.
 """
 
 import math
@@ -51,7 +50,7 @@ OF_THE_BROKER = frozenset(
         ErrorCode.NETWORK_EXCEPTION, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )  # fmt: skip
-"""Errors that say something of the broker and not of the request."""
+"""Errors caused by the broker and not by the request."""
 
 
 def problem_of(error: KafkaError) -> Problem:

@@ -1,4 +1,4 @@
-"""/produce: one message or a batch to the leaders of their partitions, and what became of each."""
+"""/produce: sends a message or a batch to the partitions' leaders, and reports the outcome of each message."""
 
 import asyncio
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ _WEAKEST_FIRST = list(Durability)
 
 
 class _Part(msgspec.Struct):
-    """What of a batch goes into one append, and which messages of the batch these are."""
+    """The part of a batch in one append; `numbers` are the positions of its messages in the batch."""
 
     numbers: list[int]
     messages: list[Message]
@@ -108,7 +108,7 @@ class Produce:
         key: bytes | None,
         wrong: str,
     ) -> Response:
-        """Messages without a key or partition go to one partition together, in appends that any topic takes."""
+        """Messages without key and partition go to one partition, in appends small enough for any topic."""
         rest = partition if partition is not None else self._turns.turn(topic.name, len(topic.partitions))
         rest_place = Place(topic.name, rest)
         parts: dict[Place, list[_Part]] = {}
@@ -202,7 +202,7 @@ class Produce:
 
 
 async def _read(request: Request) -> Outgoings:
-    """A long body in a thread: what it takes is spread over turns of the loop."""
+    """Reads a long body in a thread, so that it does not block the loop."""
     body, content_type = request.body, request.header("content-type")
     if len(body) <= _SHORT_BODY_BYTES:
         return read_body(body, content_type)

@@ -1,4 +1,4 @@
-"""Query strings. Names that a call does not know are passed over, as existing clients expect."""
+"""Query strings. Unknown names are ignored, as existing clients expect."""
 
 from collections.abc import Mapping
 from functools import lru_cache

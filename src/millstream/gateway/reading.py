@@ -1,4 +1,4 @@
-"""The log itself, beside the queue: records of a partition from an offset on. It locks nothing."""
+"""Reads the log without a queue: records of a partition from an offset on, without locks."""
 
 from millstream.doors import Caller, PartitionAccess, Place, QuotaKind
 from millstream.gateway.bodies import FRAMES

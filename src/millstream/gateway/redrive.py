@@ -1,4 +1,4 @@
-"""Dead letters back to the topics that they came from, over the doors."""
+"""Sends dead letters back to their source topics."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _MAX_BYTES = 1 << 20
 
 
 class Redrive:
-    """Each is sent, then accepted: a failure in between sends a message twice, and loses none."""
+    """Sends each letter, then accepts it: a failure in between may duplicate a message but loses none."""
 
     def __init__(self, queues: Queues, messages: Messages, topics: Topics, member: str, turns: Turns) -> None:
         self._queues = queues
@@ -34,7 +34,7 @@ class Redrive:
         self._turns = turns
 
     async def run(self, caller: Caller, letters: TopicImage, group: str, most: int) -> tuple[int, int]:
-        """How many went back, and how many stay: they do not say where to, or do not hold their record."""
+        """Returns how many went back and how many stay, because they lack their source or their record."""
         redriven = stayed = 0
         for partition in letters.partitions:
             place = Place(letters.name, partition.index)

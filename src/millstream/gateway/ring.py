@@ -1,4 +1,4 @@
-"""What would move if a broker joined or left, by the ring that placement `ring` uses."""
+"""Previews which partitions would move if a broker joined or left, by the ring of placement `ring`."""
 
 import asyncio
 from collections.abc import Collection
@@ -12,7 +12,7 @@ _ASK_S = 5.0
 
 
 async def cluster_virtual_nodes(metadata: Metadata) -> int | None:
-    """What the controller places by; None while it cannot be asked."""
+    """The setting that the controller uses; None while no controller answers."""
     try:
         async with asyncio.timeout(_ASK_S):
             return await metadata.submit(ViewVirtualNodes())
@@ -28,7 +28,7 @@ def preview(
     joins: int | None = None,
     leaves: int | None = None,
 ) -> dict[str, Any]:
-    """Partitions by broker before and after, and those that move."""
+    """Partitions by broker before and after, and the ones that move."""
     before = _owners(brokers, partitions, virtual_nodes)
     after_brokers = ({*brokers} | ({joins} if joins is not None else set())) - {leaves}
     after = _owners(after_brokers, partitions, virtual_nodes)

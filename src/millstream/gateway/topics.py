@@ -1,4 +1,4 @@
-"""The topics that clients name: found, or created where the settings say so."""
+"""Finds the topics that clients name, or creates them if the settings allow it."""
 
 from millstream.config.proxy_settings import ProxySettings
 from millstream.doors import (
@@ -17,7 +17,7 @@ from millstream.http.messages import Problem
 from millstream.protocol.errors import ErrorCode
 
 _INTERNAL = "__"
-"""Topics of the cluster and of its doors begin so."""
+"""Prefix of the topics of the cluster and of its doors."""
 
 
 class Topics:
@@ -27,11 +27,11 @@ class Topics:
         self._settings = settings
 
     def known(self, name: str) -> TopicImage | None:
-        """None for the cluster's own topics, which no client may write."""
+        """None also for the cluster's own topics, which no client may write."""
         return None if name.startswith(_INTERNAL) else self._metadata.image.topics.get(name)
 
     async def find(self, caller: Caller, name: str) -> TopicImage:
-        """Raises `Problem`: unknown topic."""
+        """Find or create the topic. Raises `Problem` for an unknown one."""
         found = self.known(name)
         if found is not None:
             return found
@@ -56,7 +56,7 @@ class Topics:
         return found
 
     def visible(self, caller: Caller) -> dict[str, TopicImage]:
-        """All that the caller may know of."""
+        """The topics that the caller may describe."""
         return {
             name: topic
             for name, topic in sorted(self._metadata.image.topics.items())

@@ -1,8 +1,8 @@
-"""Who may ask: Host and Origin keep web pages of other sites out, a token everyone who does not have it.
+"""Access control: Host and Origin keep out web pages of other sites, a token everyone without it.
 
-A page of another site can make a browser send requests here. With a name that its owner resolves to this machine
-(DNS rebinding) it could read the answers too, so a Host must be one that no stranger can own: an address, a name
-without a dot, a name under a suffix that is never sold, or one that the settings allow.
+A page of another site can make a browser send requests here. With a host name that resolves to this machine (DNS
+rebinding) it could read the answers too. So a Host must be one that no stranger can own: an address, a name without a
+dot, a name under a suffix that is never sold, or one that the settings allow.
 """
 
 import hmac
@@ -20,7 +20,7 @@ _ADVICE = "http.allowed_hosts, or pipeline.api_allowed_hosts of the query API, c
 
 
 class Hosts:
-    """`allowed` are further names: `mq.example.com`, `.example.com` for all below it, `*` for every name."""
+    """`allowed` are further names: `mq.example.com`, `.example.com` for all names under it, `*` for every name."""
 
     def __init__(self, allowed: Collection[str] = ()) -> None:
         self._names = {name.lower() for name in allowed}
@@ -39,7 +39,7 @@ class Hosts:
             self._fine.add(given)
 
     def check_origin(self, origin: bytes, host: bytes) -> None:
-        """Raises `Problem` where a web page of another site asks for a change."""
+        """Raises `Problem` if a web page of another site requests a change."""
         _, _, place = origin.partition(b"://")
         if place.lower() != host.lower():
             raise Problem(403, "a web page of another origin may not change anything here")
@@ -67,7 +67,7 @@ def _is_address(text: str) -> bool:
 
 
 class UnfitToken(ValueError):
-    """A token that cannot be sent in a header."""
+    """The token cannot be sent in a header."""
 
 
 def check_token(token: str) -> None:
@@ -76,7 +76,7 @@ def check_token(token: str) -> None:
 
 
 def has_token(request: Request, token: str) -> bool:
-    """Whether it is sent as `Authorization: Bearer TOKEN` or `X-API-Key: TOKEN`."""
+    """Whether the request has the token as `Authorization: Bearer TOKEN` or `X-API-Key: TOKEN`."""
     scheme, _, bearer = request.header("authorization").partition(" ")
     wanted = token.encode()
     given = [request.header("x-api-key"), bearer if scheme.lower() == "bearer" else ""]
@@ -84,7 +84,7 @@ def has_token(request: Request, token: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only programs on this machine can reach what listens there."""
+    """Whether only programs on this machine can reach a listener on this host."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,11 +1,11 @@
 """One client's connection: bytes in, requests one after the other, answers in the same order.
 
-    reading     a request comes in; `Limits` bound its head, its body, its speed
-    answering   its handler works, or its answer waits for a slow reader; what comes meanwhile is queued, up to a limit
-    streaming   a task writes an answer without an end; a client that does not read is waited for, then dropped
-    lingering   a request was refused: the rest of it is thrown away, so that the client gets to read why
+    reading     a request comes in; `Limits` bound its head, body and speed
+    answering   the handler runs, or the answer waits for a slow reader; further requests queue, up to a limit
+    streaming   a task writes an endless answer; it waits for a client that does not read, then drops it
+    lingering   a request was refused; the rest of it is discarded, so that the client can read the answer
 
-Every state ends by itself: `check` is called about once a second and closes what took too long.
+No state lasts forever: `check` runs about once a second and closes what took too long.
 """
 
 import asyncio
@@ -34,19 +34,19 @@ class Limits(msgspec.Struct, frozen=True):
     max_head_bytes: int = 32 * 1024
     max_headers: int = 100
     max_buffered_bytes: int = 128 * 1024 * 1024
-    """Of all bodies that have come and are not answered."""
+    """Bytes of all bodies that were received and not yet answered."""
     read_s: float = 10.0
-    """For a request to come, plus what its body may take at the slowest speed."""
+    """Time to receive a request, plus the time for its body at the slowest speed."""
     slowest_bytes_per_s: int = 16 * 1024
     keep_alive_s: float = 75.0
     stall_s: float = 30.0
-    """How long a client may leave its answers unread."""
+    """How long a client may leave answers unread."""
     linger_s: float = 5.0
     heartbeat_s: float = 15.0
 
 
 class Shared(msgspec.Struct):
-    """What all connections of a server have in common."""
+    """State that all connections of a server share."""
 
     routes: Routes
     hosts: Hosts
@@ -61,7 +61,7 @@ class Shared(msgspec.Struct):
 
 
 class _Turn(msgspec.Struct):
-    """A request in line, or the answer to one that was refused."""
+    """A queued request, or the answer to a refused one."""
 
     request: Request
     found: Found | None
@@ -87,18 +87,18 @@ class Connection(asyncio.Protocol):
         self._headers: dict[bytes, bytes] = {}
         self._head_bytes = 0
         self._quiet_bytes = 0
-        """Received since a piece of a body or the end of a request: a head, trailers, or nothing useful."""
+        """Bytes since the last part of a body or end of a request: a head, trailers, or nothing useful."""
         self._request: Request | None = None
-        """Whose body is coming in."""
+        """The request whose body is being received."""
         self._found: Found | None = None
         self._body: bytes | bytearray = b""
         self._queue: deque[_Turn] = deque()
         self._turn: _Turn | None = None
-        """What is being answered."""
+        """The request that is being answered."""
         self._pending: asyncio.Future[Answer] | None = None
         self._stream: Stream | None = None
         self._drained: asyncio.Future[None] | None = None
-        """There while the client reads more slowly than it is written to."""
+        """Set while the client reads more slowly than we write."""
         self._unread_bytes = 0
         self._is_lingering = False
         self._peer = ""
@@ -170,9 +170,9 @@ class Connection(asyncio.Protocol):
             self._refuse(Problem(431, "the head of the request is too long"))
 
     def _feed(self, data: bytes) -> None:
-        """Offers of another protocol are ignored: Java's HttpClient makes one with the first request of a connection.
+        """Ignores protocol upgrades, which Java's HttpClient offers with the first request of a connection.
 
-        The parser would leave out the body of such a request, so another one reads it again, without the offer.
+        The parser would skip the body of such a request, so a new one parses it again, without the offer.
         """
         while True:
             try:
@@ -288,7 +288,7 @@ class Connection(asyncio.Protocol):
             self._reading.pause()
 
     def _refuse(self, problem: Problem) -> None:
-        """Answer without the rest of the request, which may be long, and read no other."""
+        """Answer without waiting for the rest of the request, and read no further ones."""
         self._is_lingering = True
         self._shared.buffered_bytes -= len(self._body)
         self._body = b""
@@ -298,7 +298,7 @@ class Connection(asyncio.Protocol):
         self._advance()
 
     def _advance(self) -> None:
-        """Answer what is next in line, if there is nothing before it."""
+        """Answer the next queued request, unless one is being answered."""
         while self._turn is None and self._queue and self._drained is None and self._transport is not None:
             turn = self._turn = self._queue.popleft()
             if turn.found is None:
@@ -423,7 +423,7 @@ class Connection(asyncio.Protocol):
         return _FAILED
 
     async def send(self, data: bytes) -> None:
-        """Of a stream: write, and wait while the client reads more slowly than that."""
+        """Write a part of a stream; waits while the client reads more slowly."""
         if self._transport is None or self._transport.is_closing() or self._turn is None:
             raise ConnectionResetError("the client is gone")
         self._write_piece(data, self._turn)
@@ -456,7 +456,7 @@ class Connection(asyncio.Protocol):
                 self._refuse(Problem(408, "the request came too slowly"))
 
     def stop(self) -> None:
-        """Finish what is being answered and close; a stream ends now."""
+        """Finish the current answer and close; a stream ends at once."""
         if self._stream is not None and self._pending is not None:
             if self._turn is not None:
                 self._turn.keep_alive = False

@@ -1,4 +1,4 @@
-"""What a handler gets and what it returns."""
+"""Requests and answers, as handlers get and return them."""
 
 import http
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,7 +13,7 @@ EVENT_STREAM = "text/event-stream"
 
 _REASONS = {status.value: status.phrase for status in http.HTTPStatus}
 _NO_HEADERS: Mapping[str, str] = {}
-# A browser loads nothing from elsewhere and shows the pages in no frame.
+# Browsers must not load anything from other sites, or show the pages in a frame.
 _PAGE_HEADERS = (
     "referrer-policy: no-referrer\r\ncontent-security-policy: default-src 'self'; style-src 'self'"
     " 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'\r\n"
@@ -21,7 +21,7 @@ _PAGE_HEADERS = (
 
 
 class Request(msgspec.Struct):
-    """`path` is decoded; `params` are the route's; names in `headers` are in lower case."""
+    """`path` is decoded, `params` are from the route, and names in `headers` are in lower case."""
 
     method: str
     path: str
@@ -33,7 +33,7 @@ class Request(msgspec.Struct):
     body: bytes = b""
 
     def header(self, name: str) -> str:
-        """Its value, or the empty string."""
+        """The value of the header, or the empty string."""
         return self.headers.get(name.encode(), b"").decode("latin-1")
 
 
@@ -45,17 +45,17 @@ class Response(msgspec.Struct, frozen=True):
 
 
 class Sink(Protocol):
-    """Where a stream writes; raises ConnectionError once the client is gone."""
+    """A stream writes here; raises ConnectionError once the client is gone."""
 
     async def send(self, data: bytes) -> None:
-        """Write, and wait while the client reads more slowly than that."""
+        """Write; waits while the client reads more slowly."""
         ...
 
 
 class Stream(msgspec.Struct, frozen=True):
-    """An answer without a known end. `run` writes it, and is cancelled when the client goes or the server stops.
+    """An answer of unknown length. `run` writes it, and is cancelled when the client leaves or the server stops.
 
-    `heartbeat` is written when nothing else was for `Limits.heartbeat_s`: one timer for all streams.
+    `heartbeat` is written after `Limits.heartbeat_s` without output; all streams share one timer.
     """
 
     run: Callable[[Sink], Awaitable[None]]
@@ -67,7 +67,7 @@ class Stream(msgspec.Struct, frozen=True):
 
 Answer = Response | Stream
 Handler = Callable[[Request], Answer | Awaitable[Answer]]
-"""One that need not wait returns its answer at once, which saves a task."""
+"""A handler that need not wait returns its answer directly, which saves a task."""
 
 
 class Problem(Exception):
@@ -89,7 +89,7 @@ def json_response(value: object, status: int = 200, headers: Mapping[str, str] =
 
 
 def head(answer: Answer, date: bytes) -> bytes:
-    """The status line and the headers up to where the connection adds its own."""
+    """The status line and headers, before those that the connection adds."""
     lines = [_start(answer.status, answer.content_type)]
     if answer.headers:
         lines += [_header(name, value) for name, value in answer.headers.items()]

@@ -1,4 +1,4 @@
-"""The routes every node has: /metrics, /health and /ready."""
+"""The routes of every node: /metrics, /health and /ready."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ class HealthStatus(Enum):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """How a node is; `reasons` say in words why it is not well, and `details` are further fields of the answer, such as
+    """`reasons` say in words why the node is not healthy; `details` are further fields of the answer, such as
     `{"disk_free_bytes": 5}`.
     """
 
@@ -30,7 +30,7 @@ class Health(msgspec.Struct, frozen=True):
     reasons: Sequence[str] = ()
     details: Mapping[str, object] = msgspec.field(default_factory=dict)
     stay_away: Sequence[str] = ()
-    """Why clients should go to another node. One with a damaged record is not well, and serves all the rest."""
+    """Why clients should use another node. A node with a damaged record is unhealthy, but serves everything else."""
 
 
 def node_routes(registry: Registry, health: Callable[[], Health]) -> dict[str, Handler]:
@@ -43,7 +43,7 @@ def node_routes(registry: Registry, health: Callable[[], Health]) -> dict[str, H
 
 
 def metrics_route(registry: Registry) -> Handler:
-    """Prometheus' text format. Values are read on the loop; a page of many partitions is written off it."""
+    """Prometheus' text format. Values are read on the loop; a page of many partitions is rendered in a thread."""
 
     async def handle(_request: Request) -> Response:
         body, content_type = await asyncio.to_thread(_render, registry.snapshot())
@@ -53,7 +53,7 @@ def metrics_route(registry: Registry) -> Handler:
 
 
 def health_route(health: Callable[[], Health]) -> Handler:
-    """200 when the node serves all it has, else 503, so that a probe needs to look at the status only."""
+    """200 if the node serves everything it has, else 503, so that probes need only the status."""
 
     async def handle(_request: Request) -> Response:
         now = health()
@@ -73,7 +73,7 @@ def health_route(health: Callable[[], Health]) -> Handler:
 
 
 def ready_route(health: Callable[[], Health]) -> Handler:
-    """For who sends clients here: 200 while the node serves, also where /health names something to be mended."""
+    """For load balancers: 200 while the node serves clients, even if /health reports a fault."""
 
     async def handle(_request: Request) -> Response:
         why = list(health().stay_away)

@@ -1,4 +1,4 @@
-"""What a browser gets: the page that shows an OpenAPI document and tries its calls, and a built single-page app."""
+"""Pages for browsers: one that shows an OpenAPI document and tries its calls, and a built single-page app."""
 
 import asyncio
 import mimetypes
@@ -25,14 +25,14 @@ def docs_routes() -> dict[str, Handler]:
 
 
 def app_route(root: Path) -> Handler:
-    """For `"GET /{path...}"`. A path that is no file is one of the page's own addresses, and gets the page."""
+    """For `"GET /{path...}"`. A path that is not a file is one of the app's addresses, and gets its page."""
     root = root.resolve()
 
     async def answer(request: Request) -> Response:
         file = await asyncio.to_thread(_find, root, request.params["path"])
         if file is None:
             raise Problem(404, f"there is nothing at {request.path}; see /docs")
-        # Vite puts a hash of the content into the names of what it builds; the page itself must be asked for again.
+        # Vite puts a content hash into file names, so files can be cached; the page itself must be revalidated.
         return await asyncio.to_thread(_read, file, is_lasting=file.parent.name == "assets")
 
     return answer

@@ -1,4 +1,4 @@
-"""Finds the handler of a request: `"GET /topics/{topic}"`, or `"GET /{path...}"` for everything that is left."""
+"""Finds the handler of a request: `"GET /topics/{topic}"`, or `"GET /{path...}"` for all other paths."""
 
 from collections.abc import Mapping
 from urllib.parse import unquote
@@ -11,7 +11,7 @@ MAX_BODY_BYTES = 64 * 1024
 
 
 class Route(msgspec.Struct, frozen=True):
-    """A handler and how much it accepts. One that `changes` something is refused to pages of other sites."""
+    """A handler and its body limit. If it `changes` something, pages of other sites may not call it."""
 
     handler: Handler
     max_body_bytes: int = MAX_BODY_BYTES
@@ -29,13 +29,13 @@ _NONE: Mapping[str, str] = {}
 
 
 class Routes:
-    """`{"GET /health": handler}`; a value may be a `Route` where the defaults do not fit."""
+    """`{"GET /health": handler}`; a value may be a `Route` if the defaults do not fit."""
 
     def __init__(self, routes: Mapping[str, Handler | Route]) -> None:
         self._exact: dict[str, Methods] = {}
         self._patterns: dict[tuple[str, ...], Methods] = {}
         self.missing: Problem | None = None
-        """The answer for an unknown path while more routes are to come."""
+        """The answer to an unknown path while more routes are expected."""
         self.add(routes)
 
     def add(self, routes: Mapping[str, Handler | Route]) -> None:
@@ -49,7 +49,7 @@ class Routes:
             methods[method] = route
 
     def find(self, method: str, raw_path: str) -> Found:
-        """Raises `Problem` where there is none."""
+        """Raises `Problem` if there is none."""
         methods, path, params = self._exact.get(raw_path), raw_path, _NONE
         if methods is None:
             methods, path, params = self._match(raw_path)

@@ -1,4 +1,4 @@
-"""Listens, gives each connection what it needs, looks after them once a second, and stops without cutting answers."""
+"""Listens, checks connections once a second, and stops without cutting off answers."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ _LOOK_EVERY_S = 1.0
 
 
 class HttpServer:
-    """Serves `routes` on `host:port`, on the running loop; port 0 takes a free one. Needs no thread and no signals."""
+    """Serves `routes` on `host:port` on the running loop, without threads or signals; port 0 takes a free one."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class HttpServer:
         self._looking: asyncio.TimerHandle | None = None
 
     async def start(self) -> tuple[str, int]:
-        """Listen, and return the address listened on. Raises OSError when it cannot be had."""
+        """Listen, and return the bound address. Raises OSError if it cannot be bound."""
         loop = asyncio.get_running_loop()
         listener = await _listen(self._host, self._port)
         self._server = await loop.create_server(
@@ -49,7 +49,7 @@ class HttpServer:
         return host, port
 
     async def stop(self, grace_s: float = 2.0) -> None:
-        """Close the listener, end streams, let other requests under way finish for a moment, close the rest."""
+        """Close the listener and end streams; give other requests a moment to finish, then close the rest."""
         server, self._server = self._server, None
         if server is None:
             return
@@ -70,7 +70,7 @@ class HttpServer:
             self._looking.cancel()
 
     def expect_routes(self, why: str) -> None:
-        """More routes will be added: until then an unknown path is answered with 503."""
+        """More routes will be added; until then, unknown paths get 503."""
         self._shared.routes.missing = Problem(503, why, {"retry-after": "1"})
 
     def add_routes(self, routes: Mapping[str, Handler | Route]) -> None:
@@ -83,7 +83,7 @@ class HttpServer:
         return self._shared.buffered_bytes
 
     def watch(self, registry: Registry) -> None:
-        """Show what the server holds as metrics."""
+        """Export the state of the server as metrics."""
         shared = self._shared
         for name, documentation, compute in (
             ("millstream_http_connections", "HTTP connections open now.", lambda: len(shared.connections)),
