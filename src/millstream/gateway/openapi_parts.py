@@ -12,7 +12,7 @@ NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 249, "pattern": "
 NUMBER: Schema = {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}
 CLOSED: Schema = {"additionalProperties": False}
 CHANGES: Schema = {"type": "object", "additionalProperties": {"type": ["string", "null"]}}
-"""Of settings."""
+"""Changes of settings, by name; null restores the default."""
 OF_CHANGES = ("400", "403", "404", "409", "413", "502", "503")
 OF_READS = ("403", "404")
 TEXT = "text/plain"

@@ -210,7 +210,7 @@ class Connection(asyncio.Protocol):
             return
         method = self._parser.get_method().decode()
         if self._parser.should_upgrade() and method != "CONNECT":
-            return  # it is read again: `_feed`
+            return  # parsed again, see `_feed`
         path, _, query = self._url.partition(b"?")
         self._request = Request(method, "", query, self._headers, {}, self._peer)
         try:
@@ -239,7 +239,7 @@ class Connection(asyncio.Protocol):
         if length > most:
             raise _too_large(most)
         assert self._reading is not None
-        self._reading.size = max(length, SLICE_BYTES)  # it is one piece, unless it is chunked
+        self._reading.size = max(length, SLICE_BYTES)  # read the body in one piece, unless it is chunked
         if headers.get(b"expect", b"").lower() == b"100-continue" and self._turn is None:
             assert self._transport is not None
             self._transport.write(_CONTINUE)
@@ -366,7 +366,7 @@ class Connection(asyncio.Protocol):
     def _head(self, answer: Answer, turn: _Turn) -> bytes:
         try:
             start = head(answer, self._shared.date)
-        except ValueError:  # a header that no header may be
+        except ValueError:  # an invalid header
             return self._head(self._failure(turn), turn)
         if not turn.keep_alive or self._shared.is_stopping:
             turn.keep_alive = False

@@ -75,9 +75,9 @@ class Exchange:
 
     async def _again(self, connect: Connect, data: bytes | None) -> None:
         client = self._client
-        told = replace(connect, properties=replace(connect.properties, authentication_data=data))
+        renewed = replace(connect, properties=replace(connect.properties, authentication_data=data))
         try:
-            found = await self.begin(told)
+            found = await self.begin(renewed)
             if found.principal != client.caller.principal:
                 raise Violation(Reason.NOT_AUTHORIZED, "another one than the client that connected")
         except Violation as violation:

@@ -154,7 +154,7 @@ def _rule(text: str) -> Rule:
         name, equals, value = option.partition("=")
         if not equals or name in given:
             raise TemplateError(
-                f"{option!r} is not an option that can be had here: key=, partition=, header.NAME="
+                f"{option!r} is malformed or repeated; the options are key=, partition= and header.NAME="
             )
         if name.startswith(_HEADER):
             headers.append((name.removeprefix(_HEADER), value))

@@ -67,7 +67,7 @@ class Sending:
                 else:
                     self.refused(failure_of(error), [packet_id])
                 continue
-            # QoS 0 always goes separately, with fewer acks: on changing paths its messages could change order.
+            # QoS 0 never shares an append with QoS 1: messages that take turns on two paths could change order.
             group = groups.setdefault((place, bool(packet_id)), _Group([], [], []))
             group.ids.append(packet_id)
             group.records.append(record)
