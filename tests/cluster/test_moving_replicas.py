@@ -11,8 +11,8 @@ from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka.admin import KafkaAdminClient
 
-from millstream.cli import cluster_nodes
-from millstream.cli.cluster_replicas import move_replicas
+from millstream.admin import nodes
+from millstream.admin.moves import move
 from millstream.cli.main import main
 from support.acked_writes import AckedWriter, judge, read_numbers
 from support.cli import Cli
@@ -180,13 +180,12 @@ def test_a_topic_that_comes_to_a_node_while_it_is_removed_is_not_lost(
 
     late = iter(["late"])
 
-    def move_and_create(*arguments: Any) -> bool:
-        done = move_replicas(*arguments)
+    def move_and_create(*arguments: Any, **options: Any) -> None:
+        move(*arguments, **options)
         for name in late:
             create(cluster, name, (3,))
-        return done
 
-    monkeypatch.setattr(cluster_nodes, "move_replicas", move_and_create)
+    monkeypatch.setattr(nodes, "move", move_and_create)
     rest = f"{cluster.nodes[1].listen},{cluster.nodes[2].listen}"
     assert main(["cluster", "remove", "3", "--yes", "--bootstrap", rest]) == 0
     for topic in ("t", "late"):

@@ -38,7 +38,7 @@ from millstream.runtime.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Hears how the backup goes on: the estimated total first, then each piece that was copied."""
+    """Callbacks: the expected total in bytes first, then the size of each piece, and notes for the user."""
 
     expect: Callable[[int], None] = lambda _size: None
     copied: Callable[[int], None] = lambda _size: None

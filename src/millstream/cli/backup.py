@@ -70,9 +70,9 @@ def list_backups(
       millstream backup list /backups/main
       millstream backup list /backups/main --verify --json
     """
-    from millstream.cli.backup_work import listed_backups, moment_text, shown_manifest
+    from millstream.cli.backup_work import list_backups, moment_text, shown_manifest
 
-    listed = listed_backups(folder, verify=verify)
+    listed = list_backups(folder, verify=verify)
     if as_json:
         output.json_document(
             [

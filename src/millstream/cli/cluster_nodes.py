@@ -1,6 +1,5 @@
 """`millstream cluster add`, `remove`, `drain` and `found`: nodes come into a cluster, go out of it, and make one."""
 
-import time
 from typing import Annotated
 
 import typer
@@ -17,6 +16,7 @@ from millstream.cli.cluster_replicas import (
     move_replicas,
     parse_rate,
     show_moves,
+    shown_progress,
 )
 from millstream.cli.errors import CommandError, UsageError
 from millstream.cli.options import AsJson, Yes, confirm
@@ -24,10 +24,6 @@ from millstream.cli.target import Target, on_cluster
 from millstream.cluster.placement import VIRTUAL_NODES
 
 NodeId = Annotated[int, typer.Argument(metavar="NODE", min=0, help="The node's id.", show_default=False)]
-
-_PATIENCE_SECONDS = 60.0
-# A partition has come to the node that the view did not show.
-_HAS_MORE = "ELIGIBLE_LEADERS_NOT_AVAILABLE"
 
 
 @on_cluster
@@ -82,10 +78,7 @@ def remove(
       millstream cluster remove 2 --force --yes
     """
     from millstream.admin.cluster_view import view_cluster
-    from millstream.admin.moves import placement_of
-    from millstream.admin.nodes import check_removable, remove_node
-    from millstream.admin.plans import evacuated
-    from millstream.client.errors import ClientError
+    from millstream.admin.nodes import check_removable, empty_and_remove, remove_node
 
     check_placement(placement)
     rate = parse_rate(throttle)
@@ -93,22 +86,15 @@ def remove(
         view = view_cluster(cluster)
         check_removable(view, node)
         confirm(f"Take node {node} out of the cluster at {target.bootstrap}?", yes=yes)
-        moved, until = 0, time.monotonic() + timeout
-        is_emptied = not force and view.broker(node) is not None
-        chosen = placement or placement_of(cluster, view.controller) if is_emptied else ""
-        while True:
-            # Again after each time: partitions may have been created there meanwhile.
-            while is_emptied and (moves := evacuated(view, node, chosen, virtual_nodes)):
-                move_replicas(cluster, moves, rate, timeout)
-                moved += len(moves)
-                view = view_cluster(cluster)
-            try:
-                remove_node(cluster, view, node, min(timeout, _PATIENCE_SECONDS), is_lost=force)
-                break
-            except ClientError as error:
-                if not is_emptied or error.code != _HAS_MORE or time.monotonic() > until:
-                    raise
-                view = view_cluster(cluster)
+        if force or view.broker(node) is None:
+            moved = 0
+            remove_node(cluster, view, node, timeout, is_lost=force)
+        else:
+            with shown_progress() as update:
+                moved = empty_and_remove(
+                    cluster, view, node, placement, virtual_nodes,
+                    bytes_per_second=rate, timeout_s=timeout, moved=update,
+                )  # fmt: skip
     text = f"removed node {node}, after {moved} replicas moved to others"
     output.outcome({"node": node, "moved": moved}, text, as_json=as_json)
 

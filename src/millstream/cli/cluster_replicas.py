@@ -1,6 +1,7 @@
 """`millstream cluster rebalance`, `elect` and `reassign`: who leads partitions, and who keeps them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -250,15 +251,22 @@ def parse_partitions(names: Sequence[str]) -> list[tuple[str, int | None]]:
 def move_replicas(
     cluster: "Cluster", moves: "Sequence[Move]", rate: int | None, timeout: float | None
 ) -> bool:
-    """Whether all replicas are where they belong; without a time-out it is not waited for."""
+    """Move, without a time-out only start to; returns whether all replicas have moved."""
     from millstream.admin.moves import move
 
+    with shown_progress() as update:
+        move(cluster, moves, bytes_per_second=rate, timeout_s=timeout, moved=update)
+    return timeout is not None or not moves
+
+
+@contextmanager
+def shown_progress() -> Iterator[Callable[[int], None]]:
+    """Draws the number of partitions moved so far, and clears it at the end."""
     progress = output.Progress("partitions moved")
     try:
-        move(cluster, moves, bytes_per_second=rate, timeout_s=timeout, moved=progress.update)
+        yield progress.update
     finally:
         progress.clear()
-    return timeout is not None or not moves
 
 
 def fail_where_not_elected(failed: Sequence[tuple[str, int, str]]) -> None:

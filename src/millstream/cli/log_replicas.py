@@ -9,7 +9,7 @@ from millstream.backup.manifest import Selection, name_of
 from millstream.backup.replicas import ComparedPartition, ReplicaComparer
 from millstream.backup.source import Place
 from millstream.cli import output
-from millstream.cli.backup_work import told_to_the_user
+from millstream.cli.backup_work import backup_errors
 from millstream.cli.errors import ExitCode, print_error
 from millstream.cli.options import parse_topics
 from millstream.cli.progress import ByteBar
@@ -19,7 +19,7 @@ from millstream.cli.target import Target
 def verify_replicas(target: Target, topics: Sequence[str], as_json: bool) -> None:
     selection = Selection(parse_topics(topics))
     compared = []
-    with told_to_the_user(), target.cluster() as cluster, ByteBar("comparing") as bar:
+    with backup_errors(), target.cluster() as cluster, ByteBar("comparing") as bar:
         for topic in selection.of_cluster(cluster.topics(None)):
             for each in topic.partitions:
                 if selection.has(name_of(topic), each.partition):
