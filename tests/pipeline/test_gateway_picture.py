@@ -15,6 +15,7 @@ from support.gateway import GatewayAlone
 from support.influx import InfluxProcess, influxd_path
 from support.influx2 import BUCKET, ORGANISATION, TOKEN, Influx2, influx2_in_front_of
 from support.pipeline import PipelineProcess, opened_store
+from support.store_rows import count_points
 from support.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(
@@ -144,4 +145,4 @@ def test_the_whole_picture_with_the_spark_job_beside_it(tmp_path: Path, influx: 
     total = Picture(tmp_path, influx, 10, 10).play(spark)
     assert total == 10 * POINTS
     with opened_store(f"parquet:{tmp_path / 'job'}/store", tmp_path / "job") as store:
-        assert store.count_points() == total
+        assert count_points(store) == total

@@ -14,6 +14,7 @@ from millstream.pipeline.stores.rows import Level, Resolution
 from millstream.testing import EmbeddedBroker
 from support.pipeline import PipelineProcess, opened_store
 from support.reading import read_topic
+from support.store_rows import count_points
 from support.telemetry import BAD_RECORDS, SENTINELS, csv_of_a_fleet, real_dcgm_csv, right_record
 
 pytestmark = pytest.mark.xdist_group("job")
@@ -93,7 +94,7 @@ def test_a_dcgm_export_and_bad_records_on_two_workers(tmp_path: Path) -> None:
         )
 
     with opened_store(f"parquet:{job.data}/store", job.data) as store:
-        assert store.count_points() == GPUS * METRICS
+        assert count_points(store) == GPUS * METRICS
         assert len(store.gpus(GpuQuery(limit=10_000)).rows) == GPUS
         for resolution in Resolution:
             fleet = store.rollups(RollupQuery(resolution, level=Level.FLEET, limit=10_000)).rows

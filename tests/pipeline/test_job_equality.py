@@ -14,6 +14,7 @@ from millstream.config.pipeline_settings import PipelineSettings
 from millstream.pipeline.stores.base import EventQuery, RollupQuery, Store, TelemetryQuery
 from millstream.pipeline.stores.rows import Level, Resolution
 from support.node import NodeProcess
+from support.store_rows import count_points
 from support.telemetry_records import records_frame, telemetry_json
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def content(store: Store) -> tuple[object, ...]:
         [store.telemetry(TelemetryQuery(f"GPU-{gpu}", start, end, limit=10_000)).rows for gpu in range(GPUS)],
         [store.rollups(RollupQuery(resolution, limit=10_000)).rows for resolution in Resolution],
         store.events(EventQuery(limit=1000)).rows,
-        store.count_points(),
+        count_points(store),
     )
 
 

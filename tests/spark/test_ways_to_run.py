@@ -19,6 +19,7 @@ from confluent_kafka import Producer
 from millstream.runtime.ports import ReservedPorts
 from millstream.spark.java import java_home
 from millstream.testing import EmbeddedBroker
+from support.store_rows import count_points
 from support.telemetry import right_record
 from support.waiting import wait_for
 
@@ -171,7 +172,7 @@ def test_a_killed_executor_loses_and_repeats_nothing(tmp_path: Path) -> None:
         finally:
             job.kill()
         with opened_store(f"parquet:{job.data}/store", job.data) as store:
-            assert store.count_points() == len(load.acknowledged)
+            assert count_points(store) == len(load.acknowledged)
 
 
 def executors(directory: Path) -> list[int]:

@@ -14,7 +14,7 @@ from typing import Any, cast
 from kio.schema.create_topics.v7 import request as create_topics_v7
 from kio.serial import entity_reader
 
-from millstream.broker.api.served import load_handler
+from millstream.broker.api.served import make_handler
 from millstream.broker.api.table import TABLE
 from millstream.broker.server.listener import ShownNode
 from millstream.broker.wiring import HandlerParts
@@ -82,8 +82,8 @@ class Broker:
         """The handler's answer, after checking that every version of it can be read."""
         api = API_BY_NAME[name]
         version = api.max_version if version is None else version
-        handle = load_handler(TABLE[api.key], HandlerParts(cast(Any, self), lambda: cast(Any, None)))
-        answer = handle(request, Context(version))
+        handler = make_handler(TABLE[api.key], HandlerParts(cast(Any, self), lambda: cast(Any, None)))
+        answer = getattr(handler, "handle", handler)(request, Context(version))
         response = await answer if inspect.iscoroutine(answer) else answer
         for each in range(api.min_version, api.max_version + 1):
             read_with_kio(api, each, response)

@@ -12,11 +12,18 @@ from millstream.pipeline.stores.rows import EVENTS, POINTS, ROLLUPS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from millstream.pipeline.stores.base import StoreReader
+
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 TEMP = "DCGM_FI_DEV_GPU_TEMP"
 
 Row = dict[str, Any]
+
+
+def count_points(store: "StoreReader") -> int:
+    """Points in the store, each identity once."""
+    return sum(each.points for each in store.metrics())
 
 
 def at(seconds: float) -> datetime:

@@ -1,7 +1,7 @@
 """Before there is a cluster to ask: what nodes wait for, and founding one though not all seeds are there."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -22,8 +22,6 @@ from millstream.protocol.api import PEER_FOUNDING
 
 _LOOK_SECONDS = 0.2
 _PATIENCE_SECONDS = 30.0
-
-States = Mapping[Address, NodeState]
 
 
 def waiting_nodes(settings: ClusterSettings) -> dict[str, NodeState]:

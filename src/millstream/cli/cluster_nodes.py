@@ -11,7 +11,6 @@ from millstream.cli.cluster_replicas import (
     PlacementName,
     Throttle,
     VirtualNodes,
-    check_placement,
     fail_where_not_elected,
     move_replicas,
     parse_rate,
@@ -80,7 +79,6 @@ def remove(
     from millstream.admin.cluster_view import view_cluster
     from millstream.admin.nodes import check_removable, empty_and_remove, remove_node
 
-    check_placement(placement)
     rate = parse_rate(throttle)
     with target.cluster() as cluster:
         view = view_cluster(cluster)
@@ -126,7 +124,6 @@ def drain(
     from millstream.admin.moves import elect_leaders, placement_of
     from millstream.admin.plans import evacuated, led_by_others
 
-    check_placement(placement)
     rate = parse_rate(throttle)
     with target.cluster() as cluster:
         view = view_cluster(cluster)

@@ -26,12 +26,21 @@ Throttle = Annotated[
     ),
 ]
 Patience = Annotated[float, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to wait.")]
+
+
+def _known_placement(given: str | None) -> str | None:
+    if given is not None and given not in PLACEMENTS:
+        raise UsageError(f"--placement {given!r} is unknown; use {', '.join(PLACEMENTS)}")
+    return given
+
+
 PlacementName = Annotated[
     str | None,
     typer.Option(
         "--placement",
         help="How replicas are spread: balanced, ring or modulo.",
         show_default="as the cluster places new partitions",
+        callback=_known_placement,
     ),
 ]
 VirtualNodes = Annotated[
@@ -73,7 +82,6 @@ def rebalance(
     from millstream.admin.moves import elect_leaders, placement_of
     from millstream.admin.plans import rebalanced
 
-    check_placement(placement)
     rate = parse_rate(throttle, is_waiting=not no_wait)
     with target.cluster() as cluster:
         moves = []
@@ -216,11 +224,6 @@ def reassign(
         is_done = move_replicas(cluster, moves, rate, None if no_wait else timeout)
     text = f"{len(moves)} partitions {'moved' if is_done else 'on their way'}"
     output.outcome({"moves": [each.as_document() for each in moves], "done": is_done}, text, as_json=as_json)
-
-
-def check_placement(given: str | None) -> None:
-    if given is not None and given not in PLACEMENTS:
-        raise UsageError(f"--placement {given!r} is unknown; use {', '.join(PLACEMENTS)}")
 
 
 def parse_rate(text: str | None, *, is_waiting: bool = True) -> int | None:

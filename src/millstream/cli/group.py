@@ -295,7 +295,4 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete groups without members, and their offsets. Asks first when run on a terminal."""
-    names = list(dict.fromkeys(groups))
-    with target.admin() as admin:
-        confirm(f"Delete {', '.join(names)} at {target.bootstrap} with all offsets?", yes=yes)
-        delete_each("group", names, admin.delete_group, as_json)
+    delete_each(target, "group", groups, "all offsets", yes=yes, as_json=as_json)

@@ -17,7 +17,7 @@ import typer
 
 from millstream.cli import output
 from millstream.cli.errors import ExitCode, Unreachable, UsageError, debugging, print_error, told
-from millstream.cli.options import parse_pairs
+from millstream.cli.options import confirm, parse_pairs
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 CONNECT_TIMEOUT_S = 5.0
-REQUEST_TIMEOUT_S = 15.0
 DEFAULT_BOOTSTRAP = "localhost:9092"
 _PATIENCE_S = 30.0
 # More than a node itself takes before it answers that something took too long.
@@ -233,20 +232,26 @@ def target_of(bootstrap: str | None, properties: Sequence[str], profile: str | N
     return Target(bootstrap, named, frozenset(given))
 
 
-def delete_each(kind: str, names: Sequence[str], delete: Callable[[str], None], as_json: bool) -> None:
-    """All that can be deleted; why one cannot is told, and a cluster that is away ends it."""
+def delete_each(
+    target: Target, kind: str, given: Sequence[str], contents: str, *, yes: bool, as_json: bool
+) -> None:
+    """Delete groups or topics. One that cannot be deleted is reported and skipped; an unreachable cluster raises."""
     from millstream.client.errors import ClientError
 
+    names = list(dict.fromkeys(given))
     deleted: list[str] = []
-    for name in names:
-        try:
-            delete(name)
-            deleted.append(name)
-        except ClientError as error:
-            message, code = told(error)
-            if code == ExitCode.UNREACHABLE:
-                raise
-            print_error(message)
+    with target.admin() as admin:
+        confirm(f"Delete {', '.join(names)} at {target.bootstrap} with {contents}?", yes=yes)
+        delete = admin.delete_topic if kind == "topic" else admin.delete_group
+        for name in names:
+            try:
+                delete(name)
+                deleted.append(name)
+            except ClientError as error:
+                message, code = told(error)
+                if code == ExitCode.UNREACHABLE:
+                    raise
+                print_error(message)
     if as_json:
         output.json_document({"deleted": deleted, "failed": [name for name in names if name not in deleted]})
     else:

@@ -255,7 +255,4 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete topics and everything in them. Asks first when run on a terminal."""
-    names = list(dict.fromkeys(topics))
-    with target.admin() as admin:
-        confirm(f"Delete {', '.join(names)} at {target.bootstrap} with all messages?", yes=yes)
-        delete_each("topic", names, admin.delete_topic, as_json)
+    delete_each(target, "topic", topics, "all messages", yes=yes, as_json=as_json)

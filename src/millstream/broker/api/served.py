@@ -59,8 +59,8 @@ class Served:
         self.large_bytes = codec.large_bytes
         self.largest_bytes = LIMITS[row.api.name].size_bytes
         self.series = codec.series
-        handler = _make_handler(row, collaborators)
-        self.handle = _handle_of(handler)
+        handler = make_handler(row, collaborators)
+        self.handle: Callable[[Any, Any], Any] = getattr(handler, "handle", handler)
         self.handle_series: Callable[[Any, Any], int] | None = getattr(handler, "handle_series", None)
         self.count: Counter = metrics.requests.labels(row.api.name)
         self.duration: Histogram = metrics.request_duration.labels(row.api.name)
@@ -70,17 +70,8 @@ class Served:
         self._errors.labels(self.api.name, code.name).value += 1
 
 
-def load_handler(row: ApiRow, collaborators: Collaborators) -> Callable[[Any, Any], Any]:
+def make_handler(row: ApiRow, collaborators: Collaborators) -> Any:
     """A handler is a function that takes its collaborators first, or a class whose constructor takes them."""
-    return _handle_of(_make_handler(row, collaborators))
-
-
-def _handle_of(handler: Any) -> Callable[[Any, Any], Any]:
-    handle: Callable[[Any, Any], Any] = getattr(handler, "handle", handler)
-    return handle
-
-
-def _make_handler(row: ApiRow, collaborators: Collaborators) -> Any:
     module_name, _, name = row.handler.partition(":")
     handler = getattr(importlib.import_module(f"millstream.broker.{module_name}"), name)
     taken = collaborators(row.api.name)

@@ -98,9 +98,6 @@ class BrokerSessions:
     def heard(self, broker_id: int, now: float) -> None:
         self._heard_at[broker_id] = now
 
-    def heard_at(self, broker_id: int) -> float | None:
-        return self._heard_at.get(broker_id)
-
     def expired(self, brokers: Iterable[int], now: float) -> list[int]:
         """Which of `brokers` have been silent for too long; the time of a broker never heard from begins now.
 

@@ -234,10 +234,6 @@ class StoreReader(ABC):
         found = self.all_latest(query.metric)
         return tuple(islice((row for row in found if query.hostname in {None, row.hostname}), query.limit))
 
-    def count_points(self) -> int:
-        """Points in the store, each identity once."""
-        return sum(each.points for each in self.metrics())
-
 
 class Store(StoreReader):
     """What the Spark jobs use, on the driver. Frames have the columns of `rows.py`; others are ignored.

@@ -24,7 +24,6 @@ class PartitionWatch:
     """
 
     def __init__(self, loop: SimulatedLoop, cluster: SimulatedCluster, quorum: QuorumWatch) -> None:
-        self.advances = 0
         self.elections = 0
         self.truncations = 0
         self._violated = loop.violated
@@ -98,7 +97,6 @@ class PartitionWatch:
                 self._violated(f"node {each} is to be in sync, though it said that it waits for a repair")
 
     def _advanced(self, partition: Partition, before: int, after: int) -> None:
-        self.advances += 1
         if after < before:
             self._violated(f"{_name(partition)}: the high watermark goes back from {before} to {after}")
         place = partition.topic_id, partition.index

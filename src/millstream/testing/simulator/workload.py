@@ -172,7 +172,7 @@ class Workload:
         for consumer in self._consumers:
             self._run(consumer.client, self._consume(consumer))
         for member in self._members:
-            self._run(member.client, member.live(self._is_done))
+            self._run(member.client, member.live(lambda: self._is_over))
         self._run(self._other_topics.client, self._meddle())
         self._run(self.operator.client, self.operator.work())
         for side in self.sides:
@@ -196,9 +196,6 @@ class Workload:
         told = [_acknowledged_of(each) for each in producers]
         group = self.group
         return told if group is None else [*told, lambda: group.acknowledged]
-
-    def _is_done(self) -> bool:
-        return self._is_over
 
     def _run(self, client: SimulatedClient, work: Coroutine[Any, Any, None]) -> None:
         context = client.process.context

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from millstream.broker.api.permissions import AllowAll, Needs, TopicName
-from millstream.broker.api.served import load_handler
+from millstream.broker.api.served import make_handler
 from millstream.broker.api.table import TABLE, ApiRow, ListenerKind, served_at
 from millstream.doors.access import Operation, Permission, Resource
 from millstream.doors.caller import Caller
@@ -76,8 +76,8 @@ def _in_loop(node: InProcessNode, work: Callable[[], Any]) -> Any:
 def test_a_handler_gets_the_collaborators_that_it_takes(row: ApiRow, node: InProcessNode) -> None:
     """On a node that is alone, so what stands for the cluster's membership is None."""
     parts = _in_loop(node, lambda: node.broker.dispatcher._collaborators(row.api.name))
-    handler = load_handler(row, lambda _: parts)
-    made = handler.func if hasattr(handler, "func") else type(handler.__self__).__init__
+    handler = make_handler(row, lambda _: parts)
+    made = handler.func if hasattr(handler, "func") else type(handler).__init__
     hints = typing.get_type_hints(made)
     names = [name for name in inspect.signature(made).parameters if name != "self"]
     assert len(names) >= len(parts)

@@ -21,6 +21,8 @@ Values = Sequence[object]
 _ATTEMPTS = 5
 _PAUSE_S = 0.05
 _MAX_STRIDE = 256
+_MEMORY_LIMIT = "1GB"
+_TIME_LIMIT_S = 60.0
 _SETTINGS = (
     "SET TimeZone = 'UTC'",
     "SET autoinstall_known_extensions = false",
@@ -43,10 +45,8 @@ class Engine:
     Safe from several threads.
     """
 
-    def __init__(self, root: Path, *, memory_limit: str = "1GB", time_limit_s: float = 60.0) -> None:
+    def __init__(self, root: Path) -> None:
         self._root = root
-        self._memory_limit = memory_limit
-        self._time_limit_s = time_limit_s
         self._lock = threading.Lock()
         self._database: duckdb.DuckDBPyConnection | None = None
         self._spill: tempfile.TemporaryDirectory[str] | None = None
@@ -74,19 +74,19 @@ class Engine:
         import duckdb
 
         cursor = self._open_cursor()
-        watchdog = threading.Timer(self._time_limit_s, cursor.interrupt)
+        watchdog = threading.Timer(_TIME_LIMIT_S, cursor.interrupt)
         watchdog.daemon = True
         watchdog.start()
         try:
             return query(cursor)
         except duckdb.InterruptException as error:
             raise StoreUnavailable(
-                f"a query of the store at {self._root} was ended, or took longer than {self._time_limit_s:g} s;"
+                f"a query of the store at {self._root} was ended, or took longer than {_TIME_LIMIT_S:g} s;"
                 " ask for less at once"
             ) from error
         except duckdb.OutOfMemoryException as error:
             raise StoreUnavailable(
-                f"a query of the store at {self._root} needs more than {self._memory_limit} of memory;"
+                f"a query of the store at {self._root} needs more than {_MEMORY_LIMIT} of memory;"
                 " ask for less at once"
             ) from error
         finally:
@@ -110,7 +110,7 @@ class Engine:
         database = duckdb.connect(":memory:")
         for setting in _SETTINGS:
             database.execute(setting)
-        database.execute("SET memory_limit = $limit", {"limit": self._memory_limit})
+        database.execute("SET memory_limit = $limit", {"limit": _MEMORY_LIMIT})
         database.execute("SET temp_directory = $directory", {"directory": self._spill.name})
         return database
 
