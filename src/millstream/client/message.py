@@ -1,8 +1,9 @@
-"""Messages as a consumer hands them out: thin covers over librdkafka's, which read a field when asked for it."""
+"""Messages as a consumer returns them: thin wrappers around librdkafka's messages that read a field on access."""
 
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from millstream.client.errors import DeserializationError
 from millstream.client.serde import Deserializer, K, V
@@ -17,11 +18,11 @@ _NO_TIMESTAMP = 0
 
 
 class Message(Generic[K, V]):
-    """A message that was read. Its fields are attributes; by name, `message["topic"]`, they can be had too.
+    """A message that was read. Its fields are attributes, and can be read by name too: `message["topic"]`.
 
-    `Message[str, dict]` has a key of str and a value of dict: what the consumer's deserializers return. Both are None
-    where the message has none. They are deserialized when they are asked for and raise DeserializationError where
-    that fails, so that one unreadable message does not stand in the way of the others.
+    `Message[str, dict]` has a key of type str and a value of type dict, as the consumer's deserializers return them.
+    A missing key or value is None. Both are deserialized on access, and a failure raises DeserializationError there,
+    so that one unreadable message does not block the others. Messages cannot be changed.
 
     >>> from millstream.client import Consumer, Producer
     >>> with Producer("localhost:9092") as producer:
@@ -60,12 +61,12 @@ class Message(Generic[K, V]):
 
     @property
     def next_offset(self) -> int:
-        """What to commit when this message and all before it are processed."""
+        """The offset to commit once this message and all before it are processed."""
         return self.offset + 1
 
     @property
     def timestamp_ms(self) -> int | None:
-        """When the message was created, or stored where the topic says so."""
+        """When the message was created, or stored if the topic's settings say so; None if unknown."""
         kind, timestamp_ms = self._raw.timestamp()
         return None if kind == _NO_TIMESTAMP else timestamp_ms
 
@@ -116,10 +117,10 @@ class Message(Generic[K, V]):
         return f"Message({place}, key={self.raw_key!r}, value={self.raw_value!r})"
 
 
-# A message is made for everything that is read, so creating it must cost next to nothing: a msgspec Struct is made by
-# C code. It holds no reference that could lead back to it, which is why the garbage collector need not know it.
+# Every message read becomes one of these, so creating it must be cheap: C code creates a msgspec Struct. It is never
+# part of a reference cycle, so the garbage collector need not track it.
 class BytesMessage(Message[bytes, bytes], msgspec.Struct, frozen=True, gc=False):
-    """Without deserializers. The value, which everybody reads, is taken out at once."""
+    """A message without deserializers. The value is copied at once, because nearly every caller reads it."""
 
     _raw: "RawMessage"
     value: bytes | None
@@ -129,8 +130,8 @@ class BytesMessage(Message[bytes, bytes], msgspec.Struct, frozen=True, gc=False)
         return self._raw.key()
 
 
-class DecodedMessage(Message[Any, Any], msgspec.Struct):
-    """With deserializers, each of which runs once at most."""
+class DecodedMessage(Message[Any, Any], msgspec.Struct, frozen=True, eq=False):
+    """A message with deserializers. Each runs at most once, when its field is first read."""
 
     _raw: "RawMessage"
     _deserialize_key: Deserializer[Any] | None
@@ -141,13 +142,13 @@ class DecodedMessage(Message[Any, Any], msgspec.Struct):
     @property
     def key(self) -> Any:
         if self._key is msgspec.UNSET:
-            self._key = self._decode(self._deserialize_key, self._raw.key(), "key")
+            force_setattr(self, "_key", self._decode(self._deserialize_key, self._raw.key(), "key"))
         return self._key
 
     @property
     def value(self) -> Any:
         if self._value is msgspec.UNSET:
-            self._value = self._decode(self._deserialize_value, self._raw.value(), "value")
+            force_setattr(self, "_value", self._decode(self._deserialize_value, self._raw.value(), "value"))
         return self._value
 
     def _decode(self, deserializer: Deserializer[Any] | None, data: bytes | None, what: str) -> Any:

@@ -60,6 +60,16 @@ def test_value_is_deserialized_once() -> None:
     assert message["value"] is message.value
 
 
+@pytest.mark.parametrize("name", ["key", "value", "topic", "offset", "_raw", "_value", "other"])
+def test_messages_cannot_be_changed(name: str) -> None:
+    plain = BytesMessage(_raw(), b"v")
+    decoded = DecodedMessage(_raw(value=b"1"), None, JSON.deserialize)
+    for message in (plain, decoded):
+        with pytest.raises(AttributeError):
+            setattr(message, name, "changed")
+    assert (plain.value, decoded.value) == (b"v", 1)
+
+
 def test_null_is_not_deserialized() -> None:
     message = DecodedMessage(_raw(key=None, value=None), STRING.deserialize, JSON.deserialize)
 
