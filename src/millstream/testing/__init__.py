@@ -1,10 +1,10 @@
 """Tools to test programs that use Millstream, and Millstream itself; shipped to users.
 
-Here live stand-ins for what `runtime` is the door to: a disk that fails and loses power on command (`disk`), a
-clock that stands still until it is moved (`clock`). Everything is deterministic: the same seed gives the same run.
-For programs there are real brokers in processes of their own (`EmbeddedBroker`, `EmbeddedCluster`), and a pytest
-plug-in that starts them. `processes` is how nodes are started here, by `cluster up`, and in our own tests.
-Any part of the project may come in; nothing but tests and the command line may depend on this room.
+Stand-ins for the interfaces of `runtime`: a disk that fails and loses power on command (`disk`), and a clock that
+stands still until the test moves it (`clock`). Both are deterministic: the same seed gives the same run. For programs
+there are real brokers in their own processes (`EmbeddedBroker`, `EmbeddedCluster`), and a pytest plug-in that starts
+them. `processes` starts nodes here, for `cluster up`, and in our own tests. Any part of the project may be imported
+here; only tests and the command line may depend on this room.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ __all__ = ["BrokerFailed", "EmbeddedBroker", "EmbeddedCluster", "NodeFailed", "N
 
 
 def __getattr__(name: str) -> Any:
-    """pytest imports this package in every run of its users: what they do not use must not cost them."""
+    """pytest imports this package in every run of its users: unused parts must cost nothing."""
     if name in __all__:
         from millstream.testing import broker, processes
 

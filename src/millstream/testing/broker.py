@@ -1,4 +1,4 @@
-"""Real brokers for tests, each in a process of its own: one (`EmbeddedBroker`), or a cluster (`EmbeddedCluster`)."""
+"""Real brokers for tests, each in its own process: one (`EmbeddedBroker`), or a cluster (`EmbeddedCluster`)."""
 
 import asyncio
 import json
@@ -19,11 +19,11 @@ Topics = Mapping[str, "int | Mapping[str, object]"] | Iterable[str]
 """Names; names and partitions; or names and settings, `{"events": {"partitions": 3, "retention.ms": 1000}}`."""
 
 _SECTIONS = ("broker", "cluster", "storage", "performance", "replication", "http", "proxy", "log")
-# Without it a group's first member waits three seconds for company.
+# Without this a group's first member waits three seconds for others.
 _DEFAULTS: dict[str, object] = {"group.initial.rebalance.delay.ms": 0}
 
 
-# The name that it had first.
+# Its former name.
 BrokerFailed = NodeFailed
 
 
@@ -61,13 +61,13 @@ class EmbeddedBroker(NodeProcess):
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port, as every client takes it."""
+        """The broker's host:port, as clients expect it."""
         self._running()
         return self._listen
 
     @property
     def http_url(self) -> str:
-        """Where it takes messages over HTTP, and where /metrics and /health are."""
+        """The URL for messages over HTTP, /metrics and /health."""
         self._running()
         return f"http://{self._http}"
 
@@ -76,7 +76,7 @@ class EmbeddedBroker(NodeProcess):
         return self._home() / "data"
 
     def start(self) -> Self:
-        """Start, and return when clients can connect. After `kill` or `stop` it takes the same addresses again."""
+        """Start, and return when clients can connect. After `kill` or `stop` it uses the same addresses again."""
         self.launch()
         self.wait_until_ready(self._start_timeout_s)
         return self
@@ -102,7 +102,7 @@ class EmbeddedBroker(NodeProcess):
         return self.start()
 
     def close(self) -> None:
-        """End the broker, if it runs, and remove what it has stored."""
+        """Stop the broker, if it runs, and remove its data."""
         try:
             if self.process is not None:
                 self.stop()
@@ -115,7 +115,7 @@ class EmbeddedBroker(NodeProcess):
                 self._directory = None
 
     def create_topics(self, topics: Topics) -> None:
-        """Create topics while the broker runs; those that exist already are left as they are."""
+        """Create topics while the broker runs; existing ones are left as they are."""
         from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -155,7 +155,7 @@ class EmbeddedBroker(NodeProcess):
 
     def _serve_command(self) -> list[str]:
         removed = "" if self._given_directory is not None else str(self._home())
-        # -P: modules in the directory of the tests must not take the place of the broker's.
+        # -P: modules in the tests' directory must not shadow the broker's.
         command = [sys.executable, "-P", "-m", "millstream.testing.guarded_serve", removed, "serve"]
         command += ["--data", str(self.data_dir), "--listen", self._listen, "--http", self._http]
         return [*command, "--config", str(self._home() / "settings.yaml"), "--log-format", "json"]
@@ -209,7 +209,7 @@ class EmbeddedCluster:
         common = {
             "default.replication.factor": min(count, 3),
             "min.insync.replicas": min(count, 2),
-            # All brokers that there are start now: none can come that knows of another cluster.
+            # All brokers start now, so none can belong to another cluster.
             "cluster.founding_wait": "0ms",
             "cluster.bootstrap_servers": addresses[:count],
             **(settings or {}),
@@ -226,7 +226,7 @@ class EmbeddedCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port of all brokers, as every client takes it."""
+        """The host:port of all brokers, as clients expect it."""
         return ",".join(self._reserved.addresses[: len(self.brokers)])
 
     def start(self) -> Self:
@@ -239,8 +239,9 @@ class EmbeddedCluster:
         return self
 
     def create_topics(self, topics: Topics) -> None:
-        """Create topics while the cluster runs, and return when all brokers that run know who leads them; those that
-        exist already are left as they are."""
+        """Create topics while the cluster runs, and return when all running brokers know their leaders. Existing
+        topics are left as they are.
+        """
         running = [each for each in self.brokers.values() if each.is_running]
         running[0].create_topics(topics)
         names, deadline = _topics(topics).keys(), time.monotonic() + self._start_timeout_s
@@ -251,11 +252,11 @@ class EmbeddedCluster:
                 time.sleep(0.02)
 
     def close(self) -> None:
-        """End all brokers and remove what they have stored; NodeFailed when one of them has ended by itself."""
+        """Stop all brokers and remove their data; NodeFailed if one of them has exited by itself."""
         with ExitStack() as closing:
             closing.callback(self._reserved.close)
             for broker in self.brokers.values():
-                # A clean stop would have each hand over to the next, for nothing.
+                # In a clean stop each would hand its partitions over to the next, for nothing.
                 if broker.is_running:
                     broker.kill()
                 closing.callback(broker.close)
@@ -284,7 +285,7 @@ class EmbeddedCluster:
 
 
 def _all_led(address: str, names: Collection[str]) -> bool:
-    """As the broker at this address has it."""
+    """Whether all topics have leaders, as the broker at this address knows it."""
     from millstream.client.wire.cluster import Cluster
     from millstream.client.wire.properties import addresses
     from millstream.client.wire.settings import ClusterSettings

@@ -1,4 +1,4 @@
-"""The machine of a real node, with troubles: its own disk and clock, that fail, wait or jump when they are told to."""
+"""The machine of a real node with troubles: its own disk and clock, which fail, wait or jump on request."""
 
 import errno
 import time
@@ -12,14 +12,14 @@ from millstream.testing.disk.faults import failure
 
 
 class Trouble(msgspec.Struct):
-    """What is wrong now. Nothing, as it is made."""
+    """The present troubles; none by default."""
 
     is_full: bool = False
-    """No file can grow, and none be made."""
+    """No file can grow or be created."""
     sync_seconds: float = 0.0
-    """How much longer an fsync takes."""
+    """The additional duration of an fsync."""
     failing_syncs: int = 0
-    """The next so many of them fail."""
+    """So many of the next ones fail."""
     clock_offset_ms: int = 0
 
     def take(self, other: "Trouble") -> None:
@@ -31,7 +31,7 @@ class Trouble(msgspec.Struct):
             raise failure(errno.ENOSPC, path)
 
     def before_sync(self, path: str) -> None:
-        # In pieces: a disk that is well again does not go on waiting.
+        # In small steps, so that the wait ends when the disk recovers.
         deadline = time.monotonic() + self.sync_seconds
         while self.sync_seconds and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -90,7 +90,7 @@ class FaultyDisk(SystemDisk):
 
 
 class FaultyClock(SystemClock):
-    """Its wall clock jumps; time that is measured with `monotonic` does not, as with the system's."""
+    """The wall clock jumps; `monotonic` does not, as on a real system."""
 
     __slots__ = ("_trouble",)
 

@@ -1,9 +1,9 @@
-"""A node as `millstream serve` runs it, on a machine whose disk and clock can be troubled from outside.
+"""A node as `millstream serve` runs it, on a machine whose disk and clock can be disturbed from outside.
 
 Run as `python -m millstream.testing.faulty_serve`. All settings come from the environment (MILLSTREAM_BROKER_ID=1 and
-so on). Each line of standard input is a `Trouble` as JSON, which takes the place of the one before; `{}` ends all of
-them. The machine is like that when the log says "trouble taken". At the end of the input the parent is gone, and the
-node with it.
+so on). Each line of standard input is a `Trouble` as JSON, which replaces the previous one; `{}` ends all troubles. A
+trouble is in force once the log says "trouble taken". The end of the input means that the parent is gone, and the node
+exits.
 """
 
 import os
@@ -22,7 +22,7 @@ _TAKEN = b'{"event": "trouble taken"}\n'
 def _listen(trouble: Trouble) -> None:
     for line in sys.stdin.buffer:
         trouble.take(msgspec.json.decode(line, type=Trouble))
-        # In one piece, whatever else is logged at that moment.
+        # In one write, so that no other log line can come in between.
         os.write(sys.stderr.fileno(), _TAKEN)
     os._exit(1)
 
@@ -39,7 +39,7 @@ def main() -> int:
 
 if __name__ == "__main__":
     code = main()
-    # At once: the thread that listens would hold up the interpreter's own end.
+    # Exit at once: the listening thread would delay the interpreter's own exit.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

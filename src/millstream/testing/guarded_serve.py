@@ -1,9 +1,9 @@
-"""`millstream serve`, for as long as the process that started it lives.
+"""`millstream serve`, for as long as its parent process lives.
 
-Run as `python -m millstream.testing.guarded_serve DIRECTORY serve ...`. Standard input is a pipe whose other end the
-parent holds and never writes to: it ends when the parent does, however that happens, kill -9 included. (The kernel's
-own signal for this, PR_SET_PDEATHSIG, is bound to the thread that started the process, and a test may use any.)
-DIRECTORY, if not empty, is removed then, as nobody is left to do it.
+Run as `python -m millstream.testing.guarded_serve DIRECTORY serve ...`. Standard input is a pipe to which the parent
+never writes: it ends when the parent does, even by kill -9. (The kernel's own signal for this, PR_SET_PDEATHSIG, is
+bound to the thread that started the process, and a test may use any.) A non-empty DIRECTORY is then removed, because
+nobody else would.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""What tests and benchmarks start ends with the process that runs them, however that ends: also by SIGKILL, midway.
+"""Kills everything that tests and benchmarks start when their process ends, even by SIGKILL.
 
-A process on its own waits for the end of this one, and then kills all that carries this one's mark in its environment:
-who was started by whom, by which means and with how many others in between does not matter.
+A watcher process waits for the end of this one, and then kills all processes that carry this one's mark in their
+environment, however they were started and however many parents are in between.
 """
 
 import os
@@ -36,13 +36,13 @@ _pipes: list[int] = []
 
 
 def end_with_this_process() -> None:
-    """For all that is started from now on."""
+    """Cover all processes started from now on."""
     if _pipes:
         return
     mark = f"{os.getpid()}-{uuid.uuid4()}"
     ours, theirs = os.pipe()
     nowhere = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_WRONLY, 0) for stream in (1, 2)]
-    # In a session of its own: a signal to all processes of a run spares it.
+    # In its own session: a signal to all processes of a run spares it.
     os.posix_spawn(
         sys.executable,
         [sys.executable, "-I", "-S", "-c", _WATCH, f"{_MARK}={mark}"],
@@ -51,6 +51,6 @@ def end_with_this_process() -> None:
         setsid=True,
     )
     os.close(ours)
-    # Open until this process ends, and in no program that it starts.
+    # Open until this process ends, and not inherited by programs it starts.
     _pipes.append(theirs)
     os.environ[_MARK] = mark

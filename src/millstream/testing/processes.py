@@ -1,7 +1,7 @@
-"""A node as a process of its own: launched, waited for, stopped, killed.
+"""A node in its own process: launched, waited for, stopped, killed.
 
 `EmbeddedBroker`, `EmbeddedCluster`, `millstream cluster up`, chaos runs, and our tests and benchmarks start nodes with
-it. The node's log goes to a file; in JSON it also tells when the node is ready, and where it listens.
+it. The node's log goes to a file; as JSON it also reports when the node is ready, and where it listens.
 """
 
 import json
@@ -23,7 +23,7 @@ class NodeFailed(RuntimeError):
 
 
 class Process(Protocol):
-    """What is used of `subprocess.Popen`."""
+    """The used part of `subprocess.Popen`."""
 
     pid: int
     returncode: int | Any
@@ -47,7 +47,7 @@ class NodeProcess:
     """
 
     stdin: ClassVar[int] = subprocess.PIPE
-    """A pipe ends with this process, which a node may watch for."""
+    """The pipe ends with this process, so that a node can watch for that."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class NodeProcess:
         )
 
     def wait_until_ready(self, seconds: float = READY_SECONDS) -> dict[str, Any]:
-        """What the node said when clients could connect; NodeFailed when it ends instead, or takes too long."""
+        """Return the fields of its log line "ready"; NodeFailed if it exits instead, or takes too long."""
         process = self._running()
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -111,7 +111,7 @@ class NodeProcess:
         raise NodeFailed(f"{self.name} was not ready within {seconds:.0f} s\n{self.log_tail()}")
 
     def stop(self, seconds: float = STOP_SECONDS) -> None:
-        """As a service manager does: SIGTERM, and a clean exit, or NodeFailed."""
+        """Stop it as a service manager does: SIGTERM, and a clean exit, or NodeFailed."""
         process = self._running()
         process.send_signal(signal.SIGTERM)
         try:
@@ -124,27 +124,27 @@ class NodeProcess:
             raise NodeFailed(f"{self.name} stopped with exit code {code}\n{self.log_tail()}")
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """Kill it, as a crash would."""
         process = self._running()
         process.kill()
         process.wait()
         self._forget()
 
     def wait_for_end(self, seconds: float = STOP_SECONDS) -> int:
-        """The exit code of a node that ends by itself."""
+        """Wait for its exit, and return the exit code."""
         code = self._running().wait(seconds)
         self._forget()
         return code
 
     def pause(self) -> None:
-        """Until `resume` it stands still, as on a machine that hangs."""
+        """Suspend it until `resume`, as on a machine that hangs."""
         self._running().send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         self._running().send_signal(signal.SIGCONT)
 
     def logged(self, event: str) -> Iterator[dict[str, Any]]:
-        """Lines of that event since it was launched."""
+        """Log lines with that event since it was launched."""
         with self.log_file.open("rb") as log:
             log.seek(self._log_position)
             for line in log:
@@ -171,7 +171,7 @@ class NodeProcess:
 
 
 def node_environment(**settings: str) -> dict[str, str]:
-    """Ours, without the settings that it may hold for other nodes, and with what a node's allocator wants.
+    """Our environment, without the settings it may hold for other nodes, and with tuning for a node's allocator.
 
     `settings` are by their variables, without MILLSTREAM_: `BROKER_ID="1"`.
     """

@@ -1,7 +1,6 @@
 """The pytest plug-in: `millstream_broker`, `millstream_cluster` and `millstream_broker_factory`.
 
-pytest loads it in every run of everybody who has Millstream installed, so it imports nothing until a test asks for a
-broker.
+pytest loads it wherever Millstream is installed, so it imports nothing until a test asks for a broker.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +21,9 @@ _SCOPES = ("function", "session")
 
 
 class BrokerFactory:
-    """Starts brokers, and ends them with the test session: `millstream_broker_factory(topics={"events": 3})`."""
+    """Starts brokers, and stops them at the end of the test session: `millstream_broker_factory(topics={"events":
+    3})`.
+    """
 
     def __init__(self) -> None:
         self._brokers: list[EmbeddedBroker | EmbeddedCluster] = []
@@ -38,7 +39,7 @@ class BrokerFactory:
         return broker.__enter__()
 
     def shared(self, *, topics: "Topics", settings: Mapping[str, object] | None) -> "EmbeddedBroker":
-        """One broker for all tests with these settings; topics that it has not got yet are created."""
+        """One broker for all tests with these settings; missing topics are created."""
         key = repr(sorted((settings or {}).items()))
         broker = self._shared.get(key)
         if broker is None or not broker.is_running:
@@ -50,7 +51,7 @@ class BrokerFactory:
     def cluster(
         self, count: int = 3, *, topics: "Topics" = (), settings: Mapping[str, object] | None = None
     ) -> "EmbeddedCluster":
-        """As a call, for a cluster of so many brokers."""
+        """The same for a cluster of so many brokers."""
         from millstream.testing.broker import EmbeddedCluster
 
         cluster = EmbeddedCluster(count, topics=topics, settings=settings)
@@ -88,7 +89,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def millstream_broker_factory(request: pytest.FixtureRequest) -> Iterator[BrokerFactory]:
-    """Starts brokers that live until the end of the session, or until their `close`; for fixtures of wider scope."""
+    """Starts brokers that run until the end of the session, or until their `close`; for fixtures of wider scope."""
     factory = request.config.stash[_factory_key] = BrokerFactory()
     yield factory
     factory.close()
@@ -116,7 +117,7 @@ def millstream_broker(
 def millstream_cluster(
     request: pytest.FixtureRequest, millstream_broker_factory: BrokerFactory
 ) -> Iterator["EmbeddedCluster"]:
-    """A running cluster of three brokers, or as many as the marker says; every test has one of its own."""
+    """A running cluster of three brokers, or as many as the marker says; every test has its own."""
     options = _options(request)
     options.pop("scope")
     cluster = millstream_broker_factory.cluster(options.pop("brokers") or 3, **options)
@@ -125,7 +126,7 @@ def millstream_cluster(
 
 
 def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """What the markers say; a test's own marker adds to that of its class and module."""
+    """The markers' arguments; a test's own marker adds to those of its class and module."""
     topics: dict[str, object] = {}
     settings: dict[str, object] = {}
     scope = brokers = None

@@ -1,4 +1,4 @@
-"""librdkafka's producers and consumers, and what they saw."""
+"""librdkafka's producers and consumers, and their history."""
 
 import threading
 import time
@@ -28,7 +28,7 @@ class Recorder:
     def __init__(self) -> None:
         self.history = History()
         self.acknowledged: list[tuple[float, float]] = []
-        """When, and how long it took."""
+        """The moment, and the duration."""
         self.notes: list[str] = []
         self._lock = threading.Lock()
         self._started = time.monotonic()
@@ -78,7 +78,7 @@ class ChaosProducer:
         due = time.monotonic()
         while not is_over.is_set():
             if (early := due - time.monotonic()) > 0:
-                # Returns as soon as something was delivered.
+                # Returns as soon as a delivery is reported.
                 self._producer.poll(early)
                 continue
             due = max(due + 1 / self._rate, time.monotonic() - 1.0)
@@ -136,7 +136,7 @@ class ChaosProducer:
 
 
 class ChaosConsumer:
-    """Reads one partition from the beginning on."""
+    """Reads one partition from its beginning."""
 
     def __init__(
         self,
@@ -213,7 +213,7 @@ class ChaosConsumer:
 
 
 class GroupConsumer:
-    """A member of a group that reads the whole topic; after a rebalance it goes on where the group had committed."""
+    """A group member that reads the whole topic; after a rebalance it continues at the committed offsets."""
 
     def __init__(self, name: str, bootstrap: str, topic: str, recorder: Recorder) -> None:
         self._name = name

@@ -1,4 +1,4 @@
-"""What goes wrong in a chaos run: one fault at a time, on processes, networks, disks and clocks."""
+"""The faults of a chaos run: one at a time, on processes, networks, disks and clocks."""
 
 import shutil
 import time
@@ -18,7 +18,7 @@ FAULTS = (
     "full-disk", "failing-fsync", "slow-disk", "stuck-disk", "old-disk", "empty-disk", "clock",
 )  # fmt: skip
 
-# A node that returns with less than it had is saved by a majority of the others.
+# The majority of the other nodes protects the data of a node that lost some.
 _OTHER_DISKS = ("old-disk", "empty-disk")
 _FEWEST_NODES = 3
 _DELAY_SECONDS = 0.1
@@ -32,12 +32,12 @@ _LOOK_SECONDS = 0.05
 
 
 class NoFaults(Exception):
-    """None of those that were asked for can be made here."""
+    """This machine can make none of the requested faults."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultSpan:
-    """For the timeline: what was wrong, with whom, from when to when."""
+    """For the timeline: the fault, the nodes, its begin and end."""
 
     kind: str
     where: str
@@ -46,7 +46,7 @@ class FaultSpan:
 
 
 class ChaosNemesis:
-    """`faults` are names of FAULTS; those that this cluster cannot have are left out."""
+    """`faults` are names from FAULTS; those that this cluster cannot have are left out."""
 
     def __init__(
         self,
@@ -73,7 +73,9 @@ class ChaosNemesis:
             )
 
     def run(self, seconds: float, at_least: int = 0) -> None:
-        """All kinds in turn, in an order of the seed's, until the time is over and so many have been."""
+        """Inject all kinds in turn, in the order drawn from the seed, until the time is over and `at_least` faults
+        were made.
+        """
         deadline = time.monotonic() + seconds
         order = self._random.sample(self._kinds, len(self._kinds))
         turn = 0
@@ -104,7 +106,9 @@ class ChaosNemesis:
             _start(node)
 
     def _kill_all(self, node: ChaosNode) -> None:
-        """One after the other within a moment, and back in any order; the last to go may have what others lack."""
+        """Kill all nodes within a moment, and restart them in any order; the last to go may hold records that others
+        lack.
+        """
         others = [each for each in self._cluster.nodes.values() if each is not node]
         order = [node, *self._random.sample(others, len(others))]
         start = self._recorder.now()
@@ -187,7 +191,7 @@ class ChaosNemesis:
         self._trouble("clock jump", node, Trouble(clock_offset_ms=self._random.choice(_JUMPS_MS)))
 
     def _trouble(self, kind: str, node: ChaosNode, trouble: Trouble) -> None:
-        """A node that ends of it is started again when its machine is well."""
+        """A node that exits because of the fault is restarted when its machine has recovered."""
         with self._span(kind, node):
             node.trouble(trouble)
             self._last()
@@ -198,7 +202,7 @@ class ChaosNemesis:
                 _start(node)
 
     def _old_disk(self, node: ChaosNode) -> None:
-        """It comes back with a copy of its directory from before: acknowledged messages are not on it."""
+        """The node returns with an old copy of its directory, without some acknowledged messages."""
         copy = node.data.with_name("copy")
         with self._span("old disk", node):
             node.kill()
@@ -211,7 +215,7 @@ class ChaosNemesis:
             _start(node)
 
     def _empty_disk(self, node: ChaosNode) -> None:
-        """Under an id that the others know with another disk: it must not come in, until it has its own again."""
+        """Start it with an empty disk under its known id: it must be refused until it has its own disk again."""
         kept = node.data.with_name("kept")
         with self._span("empty disk", node):
             node.kill()

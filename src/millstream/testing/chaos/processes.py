@@ -1,4 +1,4 @@
-"""The nodes of a chaos run, each a process of its own whose disk and clock can be troubled."""
+"""The nodes of a chaos run, each in its own process, whose disk and clock can be disturbed."""
 
 import sys
 from contextlib import suppress
@@ -24,10 +24,10 @@ class ChaosNode(NodeProcess):
             "BROKER_ID": str(number), "BROKER_HOST": host, "BROKER_PORT": port,
             "BROKER_DATA_DIR": str(self.data), "CLUSTER_BOOTSTRAP_SERVERS": seeds, "LOG_FORMAT": "json",
             "KAFKA_CLIENT_ROUTING": routing,
-            # Groups begin without a wait for more members, and internal topics are made as in production.
+            # Groups start without waiting for more members, and internal topics are created as in production.
             "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
             "CLUSTER_FOUNDING_WAIT": "0ms",
-            # A fault lasts for seconds: a disk that does not answer is to be noticed within one.
+            # A fault lasts for seconds: a disk that does not answer must be noticed within one.
             "REPLICATION_REPLICA_LAG_TIME_MAX": "2s",
         }  # fmt: skip
         command = [*prefix, sys.executable, "-m", "millstream.testing.faulty_serve"]
@@ -36,11 +36,11 @@ class ChaosNode(NodeProcess):
 
     @property
     def is_ending(self) -> bool:
-        """It has ended, or said that it will."""
+        """It has exited, or has reported that it will."""
         return not self.is_running or any(self.logged("node ends"))
 
     def trouble(self, trouble: Trouble) -> None:
-        """What is wrong with its machine from now on."""
+        """Set the troubles of its machine."""
         if self.is_running and self.process is not None and self.process.stdin is not None:
             with suppress(BrokenPipeError):
                 self.process.stdin.write(msgspec.json.encode(trouble) + b"\n")
@@ -48,7 +48,7 @@ class ChaosNode(NodeProcess):
 
 
 class ChaosCluster:
-    """Nodes 1 to `count`; with `wires`, each in a network of its own."""
+    """Nodes 1 to `count`; with `wires`, each in its own network."""
 
     def __init__(self, directory: Path, count: int, wires: Wires | None, routing: str = "direct") -> None:
         self.wires = wires

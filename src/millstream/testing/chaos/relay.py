@@ -1,5 +1,6 @@
-"""Carries frames between two network devices in this process, late and not all of them: the kernel's netem is often
-not there."""
+"""Carries frames between two network devices in this process, late and with loss: the kernel's netem is often
+missing.
+"""
 
 import ctypes
 import fcntl
@@ -20,7 +21,7 @@ _LOOK_SECONDS = 0.05
 
 
 class Relay:
-    """Between `start` and `stop` what comes in at one device goes out at the other."""
+    """Between `start` and `stop`, frames from one device are sent to the other."""
 
     def __init__(self, devices: tuple[str, str], delay_seconds: float, loss: float, random: Random) -> None:
         self._sockets = [_open(device) for device in devices]
@@ -57,13 +58,13 @@ class Relay:
 
     def _take(self, source: socket.socket, target: socket.socket) -> None:
         frame, address = source.recvfrom(_LARGEST_FRAME)
-        # What this process sends is seen here too.
+        # Frames that this process sends arrive here too.
         if address[2] != socket.PACKET_OUTGOING and self._random.random() >= self._loss:
             self._waiting.append((time.monotonic() + self._delay, target, frame))
 
 
 def turn_offloads_off(device: str) -> None:
-    """Frames are whole and have their checksums when they leave the device: nobody behind it does that for them."""
+    """Frames must leave the device whole and with checksums: no later device adds them."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         for command in _OFFLOADS:
             value = ctypes.create_string_buffer(struct.pack("II", command, 0))

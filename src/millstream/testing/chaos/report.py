@@ -1,4 +1,4 @@
-"""A chaos run as one HTML page that needs nothing else."""
+"""A chaos run as one self-contained HTML page."""
 
 import io
 from html import escape
@@ -18,7 +18,7 @@ _MOST_LINES = 200
 
 
 def figures(result: ChaosResult) -> dict[str, object]:
-    """What a run came to, in numbers."""
+    """The outcome of a run in numbers."""
     sends = result.history.sends
     delays = sorted(took for _, took in result.acknowledged)
     return {
@@ -38,7 +38,7 @@ def figures(result: ChaosResult) -> dict[str, object]:
 
 
 def write_report(result: ChaosResult, path: Path) -> str | None:
-    """Write the page; returns what is missing in it, and why."""
+    """Write the page; returns the parts that are missing, with the reason."""
     missing = None
     try:
         picture = timeline(result.acknowledged, result.spans, result.seconds)
@@ -114,7 +114,7 @@ def timeline(acknowledged: list[tuple[float, float]], spans: list[FaultSpan], se
     rate.step(range(len(counts)), counts, where="post", color="#2ca02c")
     rate.set_ylabel("acknowledged / s")
     times, delays = [at for at, _ in acknowledged], [took * 1000 for _, took in acknowledged]
-    # As an image: thousands of dots would make a page of megabytes.
+    # As an image: thousands of vector dots would take megabytes.
     delay.plot(times, delays, ".", ms=2, color="#2ca02c", rasterized=True)
     delay.set_yscale("log")
     delay.set_ylabel("time to acknowledge, ms")

@@ -1,4 +1,4 @@
-"""One chaos run: a local cluster, clients, a nemesis, a last reading of everything, a verdict."""
+"""One chaos run: a local cluster, clients, a nemesis, a final read of everything, a verdict."""
 
 import threading
 import time
@@ -25,7 +25,7 @@ from millstream.testing.history import Anomaly, History, judge
 TOPIC = "chaos"
 _FINAL_SECONDS = 90.0
 _JOIN_SECONDS = 60.0
-# Of all partitions, once the last fault is over.
+# For all partitions, after the last fault.
 _SETTLING_SECONDS = 60.0
 
 
@@ -36,15 +36,15 @@ class ChaosPlan:
     replicas: int = 3
     partitions: int = 3
     rate: float = 100.0
-    """Messages a second and producer; there is one for each partition."""
+    """Messages a second for each producer; there is one producer a partition."""
     fault_seconds: float = 4.0
     seed: int = 0
     uses_network: bool = True
     routing: str = "direct"
-    """How clients reach leaders: themselves, or through any node."""
+    """Whether clients connect to leaders, or to any node."""
     faults: tuple[str, ...] = FAULTS
     has_all_faults: bool = False
-    """Each of them comes, however long that takes."""
+    """Each of them occurs, however long that takes."""
     changes_topics: bool = True
     """Other topics are created, grown, moved and deleted meanwhile."""
 
@@ -54,14 +54,14 @@ class ChaosResult:
     plan: ChaosPlan
     history: History
     acknowledged: list[tuple[float, float]]
-    """When, and how long it took."""
+    """The moment, and the duration."""
     spans: list[FaultSpan]
     anomalies: list[Anomaly]
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
     topic_changes: int = 0
     unsettled: list[str] = field(default_factory=list)
-    """Partitions that did not come back: without a leader, out of sync, or still being moved."""
+    """Partitions that did not recover: without a leader, out of sync, or still moving."""
 
     @property
     def longest_gap(self) -> float:
@@ -163,5 +163,5 @@ def _read_everything(plan: ChaosPlan, cluster: ChaosCluster, recorder: Recorder)
         )
         if not last.read_to_end(_FINAL_SECONDS):
             recorder.note(f"partition {partition} could not be read to its end")
-        # Judged in any case: what could not be read is not there.
+        # Judged in any case: what could not be read counts as missing.
         recorder.history.final_keys.add(f"{TOPIC}-{partition}")

@@ -1,7 +1,7 @@
-"""Somebody who creates, grows, moves and deletes topics meanwhile, and whether all partitions are led in the end.
+"""Creates, grows, moves and deletes topics during a run, and checks that all partitions have leaders in the end.
 
-What is asked of a cluster under faults may fail or be carried out unseen; what counts is that no partition is left
-without a leader, no replica out of sync and no move unfinished when all nodes are well again.
+Under faults a request may fail, or be carried out without an answer. In the end, with all nodes healthy, no partition
+may be without a leader, no replica out of sync and no move unfinished.
 """
 
 import threading
@@ -27,7 +27,7 @@ _RECORDS = 20
 
 
 class TopicChanger:
-    """The same few names come again and again, so that a topic meets what one of its name left behind."""
+    """Reuses a few names, so that a topic meets what an earlier one of its name left behind."""
 
     def __init__(self, bootstrap: str, nodes: int, random: Random, recorder: Recorder) -> None:
         self.count = 0
@@ -49,7 +49,7 @@ class TopicChanger:
                 self._recorder.note(f"topics: {error}")
             self._fill(producer)
             is_over.wait(self._random.expovariate(4.0))
-        # Messages for topics that are gone are given up.
+        # Messages for deleted topics are given up.
         producer.purge()
 
     # -- changes
@@ -98,7 +98,7 @@ class TopicChanger:
         self._call("alter_partition_reassignments", topics=[wanted], timeout=_PATIENCE)
 
     def _any(self) -> tuple[str, Any]:
-        """One of the passing topics that is there, an empty name where none is."""
+        """An existing short-lived topic; an empty name if there is none."""
         name = self._random.choice(_NAMES)
         topics = self._call("metadata", topics=None, allow_auto_topic_creation=False).topics
         found = next((each.partitions for each in topics if each.name == name), ())
@@ -121,7 +121,7 @@ class TopicChanger:
         )
 
     def _fill(self, producer: Producer) -> None:
-        """Logs with something in them; nobody counts it."""
+        """Writes a few uncounted messages, so that logs are not empty."""
         name = self._random.choice(_NAMES)
         for number in range(_RECORDS):
             with suppress(BufferError, KafkaException):
@@ -139,7 +139,7 @@ def ask(address: str, name: str, **fields: Any) -> Any:
 
 
 def unsettled(address: str, seconds: float) -> list[str]:
-    """Partitions that are not led, not all in sync, or still being moved when the time is over."""
+    """Partitions without a leader, not fully in sync, or still moving when the time is over."""
     deadline = time.monotonic() + seconds
     while True:
         try:

@@ -1,7 +1,7 @@
-"""Networks of their own for nodes, so that some can be cut off: Linux namespaces, set up with iproute2 as root.
+"""A network for each node, so that nodes can be cut off: Linux namespaces, set up with iproute2 as root.
 
-A cut is a neighbour entry that leads to nobody: what is sent is lost silently, in one direction, and without a further
-tool. For delay and loss a node's wire is taken off the bridge, and a relay in this process put in between.
+A cut is a neighbour entry with an unused address: frames are lost silently, in one direction, without a further tool.
+For delay and loss a node's wire is taken off the bridge, and a relay in this process put in between.
 """
 
 import os
@@ -17,7 +17,7 @@ _NOBODY = "02:00:00:00:00:01"
 
 
 class NoNamespaces(Exception):
-    """They cannot be made here; the message says why."""
+    """This machine cannot make them; the message says why."""
 
 
 class Wires:
@@ -25,7 +25,7 @@ class Wires:
 
     def __init__(self, numbers: Sequence[int]) -> None:
         self._numbers = list(numbers)
-        # Two runs on one machine do not meet.
+        # So that two runs on one machine do not collide.
         self._tag = f"ms{os.getpid() % 0xFFFFF:x}"
         self._net = f"10.{200 + os.getpid() % 50}.{os.getpid() // 50 % 250}"
         self._relays: dict[int, Relay] = {}
@@ -60,12 +60,12 @@ class Wires:
             _ip("-n", space, "addr", "add", f"{self.address(number)}/24", "dev", "eth0")
             _ip("-n", space, "link", "set", "eth0", "up")
             _ip("-n", space, "link", "set", "lo", "up")
-            # The way back to the bridge for what a relay carries.
+            # The way back to the bridge for relayed frames.
             _ip("link", "add", self._detour(number), "type", "veth", "peer", "name", f"{self._tag}e{number}")
             _ip("link", "set", f"{self._tag}e{number}", "master", bridge, "up")
             _ip("link", "set", self._detour(number), "up")
             for device in (outer, self._detour(number)):
-                # This machine does not answer there for the addresses that it has elsewhere.
+                # This machine does not answer there for its other addresses.
                 Path(f"/proc/sys/net/ipv4/conf/{device}/arp_ignore").write_text("1")
 
     def close(self) -> None:
@@ -80,11 +80,11 @@ class Wires:
         return f"{self._net}.{number}"
 
     def prefix(self, number: int) -> list[str]:
-        """Before a command, to run it as that node."""
+        """The prefix that runs a command as that node."""
         return ["ip", "netns", "exec", self._space(number)]
 
     def cut(self, source: int, target: int) -> None:
-        """Nothing gets from `source` to `target` any more."""
+        """Cut the way from `source` to `target`."""
         _ip(
             "-n", self._space(source), "neigh", "replace", self.address(target),
             "lladdr", _NOBODY, "dev", "eth0", "nud", "permanent",
@@ -94,7 +94,7 @@ class Wires:
         _run(("ip", "-n", self._space(source), "neigh", "del", self.address(target), "dev", "eth0"))
 
     def disturb(self, number: int, delay_seconds: float, loss: float, random: Random) -> None:
-        """What the node sends and what it is sent takes so much longer, and that share of it is lost."""
+        """Delay everything from and to the node by so much, and lose that share of it."""
         _ip("link", "set", self._wire(number), "nomaster")
         relay = Relay((self._wire(number), self._detour(number)), delay_seconds, loss, random)
         self._relays[number] = relay

@@ -1,4 +1,4 @@
-"""A file's bytes, as programs see them and as they are stored; what a loss of power leaves of those not synced."""
+"""A file's bytes, as programs see them and as they are stored, and what a loss of power leaves of unsynced bytes."""
 
 from enum import Enum
 from itertools import pairwise
@@ -14,11 +14,11 @@ class Survival(Enum):
     PREFIX = "prefix"
     """The bytes up to some point."""
     SECTORS = "sectors"
-    """Some of the disk's sectors, in any order; the ones that are missing keep what they held, or zeros."""
+    """Some of the disk's sectors, in any order; missing ones keep their former content, or zeros."""
 
 
 def surviving_spans(survival: Survival, random: Random, offset: int, size: int) -> list[tuple[int, int]]:
-    """The parts, as (start, end) in the file, of a write of `size` bytes at `offset` that were stored."""
+    """The stored parts, as (start, end) in the file, of a write of `size` bytes at `offset`."""
     end = offset + size
     match survival:
         case Survival.NOTHING:
@@ -67,11 +67,13 @@ class FileContent:
         self._unsynced.clear()
 
     def fail_sync(self, survival: Survival, random: Random) -> None:
-        """As on Linux: the pages count as clean afterwards, and programs go on to see what may not be stored."""
+        """As on Linux: the pages count as clean afterwards, and programs continue to see bytes that may not be
+        stored.
+        """
         self._store_some(survival, random)
 
     def drop_cache(self) -> None:
-        """Clean pages are read from the disk again; changes that still wait to be stored stay visible."""
+        """Clean pages are read from the disk again; changes not stored yet stay visible."""
         self.cached = bytearray(self.stored)
         for change in self._unsynced:
             _apply(self.cached, change)
@@ -86,7 +88,7 @@ class FileContent:
                 copy[position] ^= 1 << bit
 
     def _store_some(self, survival: Survival, random: Random) -> None:
-        # Once something in the order of writes is missing, a prefix has ended.
+        # Once a write is missing, a prefix has ended.
         reached = True
         for change in self._unsynced:
             if isinstance(change, Truncate):

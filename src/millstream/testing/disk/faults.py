@@ -24,10 +24,10 @@ class Operation(StrEnum):
 
 @dataclass(slots=True)
 class Fault:
-    """Calls of `operation` on paths that match fail with `code`: after `skip` good ones, `times` times (None: always).
+    """Calls of `operation` on matching paths fail with `code`: after `skip` good ones, `times` times (None: always).
 
-    A failing write leaves a part of its bytes, a failing sync leaves them visible but not stored. A READ with
-    `short` set answers with fewer bytes than asked for instead of failing.
+    A failing write leaves a part of its bytes, a failing sync leaves them visible but not stored. A READ with `short`
+    set returns fewer bytes than asked for instead of failing.
     """
 
     operation: Operation
@@ -49,7 +49,7 @@ class Fault:
 
 
 class Faults:
-    """The faults in force; a call meets the first that strikes."""
+    """The faults in force; a call meets the first that applies."""
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []

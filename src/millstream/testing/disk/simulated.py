@@ -16,7 +16,7 @@ _PLENTY_BYTES = 1 << 50
 
 
 class Crashed(BaseException):
-    """The program was stopped here; the disk answers nothing until it is restarted."""
+    """The program was stopped here; the disk does not answer until it is restarted."""
 
 
 class SimulatedFile:
@@ -87,10 +87,10 @@ class SimulatedFile:
 
 
 class SimulatedDisk:
-    """Files and directories in memory. All that is random comes from `seed`.
+    """Files and directories in memory. All randomness comes from `seed`.
 
-    `capacity_bytes` bounds what fits on the disk, and may be changed at any time. With `journaled`, names that were
-    not synced are lost from the end, as on a file system that keeps a journal; otherwise any of them may be lost.
+    `capacity_bytes` bounds the contents, and may be changed at any time. With `journaled`, unsynced names are lost from
+    the end, as on a journaling file system; otherwise any of them may be lost.
     """
 
     def __init__(self, seed: int = 0, *, capacity_bytes: int | None = None, journaled: bool = False) -> None:
@@ -108,19 +108,19 @@ class SimulatedDisk:
         self._crashed = False
         self._used_bytes: int | None = None
         self.before_change: Callable[[], None] | None = None
-        """Called before a change is made, by whoever makes it: others may come first."""
+        """Called before each change, by the thread that makes it: other threads may run first."""
 
     # -- the test's side
 
     def crash_after(self, operations: int) -> None:
-        """Stop the program, with `Crashed`, before it changes the disk once more than `operations` times from now."""
+        """Stop the program with `Crashed` at the first change after `operations` more from now."""
         self._crash_at = self.operations + operations
 
     def restart(self, *, power_loss: bool = False, survival: Survival | None = None) -> None:
-        """The program ended without notice: files are closed and locks are gone.
+        """The program ended without notice: files are closed and locks released.
 
-        With `power_loss` the page cache is gone too. `survival` says what is left of unsynced bytes; without it,
-        each file's fate is drawn.
+        With `power_loss` the page cache is lost too. `survival` says what is left of unsynced bytes; without it, each
+        file's fate is drawn.
         """
         with self.guard:
             self._crash_at, self._crashed = None, False
@@ -134,7 +134,7 @@ class SimulatedDisk:
                     content.lose_power(survival or self._draw_survival(), self._random)
 
     def twin(self) -> "SimulatedDisk":
-        """Another disk that holds at this instant what this one does, in cache and in store; to be crashed instead."""
+        """A copy of this disk at this instant, cache and store; to be crashed in its stead."""
         with self.guard:
             twin = SimulatedDisk(
                 self._random.getrandbits(64), capacity_bytes=self.capacity_bytes, journaled=self._journaled
@@ -151,7 +151,9 @@ class SimulatedDisk:
         return [path for path, _ in self._tree.files()]
 
     def used_bytes(self) -> int:
-        """Counted once after names or sizes have changed otherwise than by writes: a full disk asks for each write."""
+        """Counted once when names or sizes have changed other than by writes, because a full disk asks at each
+        write.
+        """
         if self._used_bytes is None:
             self._used_bytes = self._tree.used_bytes()
         return self._used_bytes
@@ -171,7 +173,7 @@ class SimulatedDisk:
             raise Crashed
 
     def step(self, operation: Operation, path: str) -> None:
-        """One change of the disk is about to be made."""
+        """Called before each change of the disk."""
         self.require_alive()
         if self._crash_at is not None and self.operations >= self._crash_at:
             self._crashed = True
@@ -266,7 +268,7 @@ class SimulatedDisk:
                 self._tree.change(Edit(*self._tree.place(path), None))
 
     def remove_tree(self, path: str) -> None:
-        """One name after the other: others may see a part of it."""
+        """Remove one name after the other: other threads may see a part of the tree."""
         with self.guard:
             node = self._tree.find(path)
             names = list(node.entries) if isinstance(node, Directory) else []

@@ -33,13 +33,13 @@ Change = tuple[Edit, ...]
 
 
 class Tree:
-    """Changes of names take effect at once and wait to be stored; the edits of one change are stored together."""
+    """Changes of names take effect at once and are stored later; the edits of one change are stored together."""
 
     def __init__(self) -> None:
         self.root = Directory()
         self._unsynced: list[Change] = []
         self._across: list[Change] = []
-        """Those of them that concern two directories."""
+        """Changes that concern two directories."""
 
     def find(self, path: str) -> Node | None:
         node: Node = self.root
@@ -78,7 +78,7 @@ class Tree:
             self._across.append(edits)
 
     def sync(self, directory: Directory) -> None:
-        """Store the changes of a directory, and of those that share a rename with it, in their order."""
+        """Store the changes of a directory, and of those that share a rename with it, in order."""
         concerned = {directory}
         while True:
             joined = {
@@ -107,7 +107,7 @@ class Tree:
         self._across.clear()
 
     def lose_power(self, random: Random, *, in_order: bool) -> None:
-        """Some of the waiting changes were stored: the first few when `in_order`, otherwise any."""
+        """Store some of the waiting changes: the first few when `in_order`, otherwise any."""
         waiting, self._unsynced, self._across = self._unsynced, [], []
         if in_order:
             waiting = waiting[: random.randint(0, len(waiting))]

@@ -1,9 +1,9 @@
-"""Judges what clients saw: a history of operations comes in, the anomalies in it come out.
+"""Judges what clients saw: takes a history of operations and returns its anomalies.
 
-`operations` is what is recorded, `observed` the logs as all clients together saw them, `sending` and
-`reading` the anomalies that can be found there, `queues` those of share groups, `linearizable` the search for an
-order that explains single-key operations, `judge` all of it. Pure: no clock, no cluster. The simulator and
-`millstream chaos` use the same judge.
+`operations` is what is recorded, `observed` the logs as all clients together saw them, `sending` and `reading` the
+anomalies that can be found there, `queues` those of share groups, `linearizable` the search for an order that explains
+single-key operations, `judge` all of it. Pure: no clock, no cluster. The simulator and `millstream chaos` use the same
+judge.
 """
 
 from millstream.testing.history.judge import judge

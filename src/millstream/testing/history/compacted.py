@@ -1,4 +1,4 @@
-"""Compacted topics: in the end each key has its latest value, and what was read on the way is no contradiction."""
+"""Compacted topics: in the end each key has its latest value, and values read on the way do not contradict it."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from millstream.testing.history.sending import duplicates, inconsistent_offsets,
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A value of a key, or None to remove it; a key has one writer, who sends one after the other."""
+    """A value of a key, or None to remove it. A key has one writer, which sends one value after the other."""
 
     partition: str
     key: str
@@ -32,7 +32,7 @@ class Found:
 
 @dataclass(slots=True)
 class CompactedHistory:
-    """`log` has the sends and polls of all records; nothing of it need be there for ever."""
+    """`log` has the sends and polls of all records, any of which compaction may remove."""
 
     log: History = field(default_factory=History)
     puts: list[Put] = field(default_factory=list)
@@ -42,7 +42,7 @@ class CompactedHistory:
 
 
 def told_as(key: str, value: str | None, offset: int | None) -> str:
-    """A record as the log's history has it: a removal has no value of its own, so its place tells it from others."""
+    """A record in the log's history: a removal has no unique value, so its offset identifies it."""
     return f"{key}={value}" if value is not None else f"{key} removed at {offset}"
 
 
@@ -53,7 +53,7 @@ def judge_compacted(history: CompactedHistory) -> list[Anomaly]:
 
 
 def _steps_back(observed: Observed) -> Iterator[Anomaly]:
-    """Compaction makes readers pass over much; back they go never."""
+    """Compaction makes readers skip offsets; they never go back."""
     return (each for each in wrong_steps(observed) if each.kind is Kind.NONMONOTONIC_POLL)
 
 

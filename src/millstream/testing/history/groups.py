@@ -1,4 +1,4 @@
-"""A consumer group, judged by what its members were told: commits stay, positions never go back, one owner each."""
+"""Judges a consumer group by the answers to its members: commits stay, offsets never go back, one owner each."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from millstream.testing.history.operations import Anomaly, History, Kind, Outcom
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """A member was given a partition in a generation; it knew of it at `end`."""
+    """A member was assigned a partition in a generation, and knew it at `end`."""
 
     member: str
     generation: int
@@ -19,7 +19,7 @@ class Owned:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """`end` is infinite when no answer came."""
+    """`end` is infinite if no answer came."""
 
     generation: int
     key: str
@@ -31,7 +31,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What the coordinator said was committed; -1 for nothing."""
+    """The committed offset in the coordinator's answer; -1 for none."""
 
     key: str
     offset: int
@@ -41,16 +41,18 @@ class Position:
 
 @dataclass(slots=True)
 class GroupHistory:
-    """Of a group whose members commit, one after the other, what they have read, and commit it again when in doubt."""
+    """The history of a group whose members commit what they have read, one commit after the other, again if in
+    doubt.
+    """
 
     group_id: str
     owned: list[Owned] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     positions: list[Position] = field(default_factory=list)
     readers: set[str] = field(default_factory=set)
-    """The processes of the polls that members made."""
+    """The processes of the members' polls."""
     is_incremental: bool = False
-    """Whether members come to a new generation one by one (KIP-848), each partition in its own time."""
+    """Whether members enter a new generation one by one (KIP-848), each partition in its own time."""
 
     @property
     def acknowledged(self) -> int:
@@ -115,9 +117,9 @@ def _two_owners(group: GroupHistory) -> Iterator[Anomaly]:
 
 
 def _old_generations(group: GroupHistory) -> Iterator[Anomaly]:
-    """Once somebody was given a partition in a generation, members of older ones commit nothing.
+    """Once a partition is assigned in a generation, members of older generations commit nothing.
 
-    Where members come to a generation one by one, nothing of that partition.
+    If members enter generations one by one, nothing of that partition.
     """
     for commit in group.commits:
         if commit.outcome is not Outcome.OK:
@@ -139,7 +141,7 @@ def _old_generations(group: GroupHistory) -> Iterator[Anomaly]:
 
 
 def _unread(group: GroupHistory, history: History) -> Iterator[Anomaly]:
-    """What lies below a position that was committed was read by a member."""
+    """All messages below a committed offset were read by a member."""
     read: defaultdict[str, set[int]] = defaultdict(set)
     there: defaultdict[str, set[int]] = defaultdict(set)
     for poll in history.polls:

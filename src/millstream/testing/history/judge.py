@@ -1,4 +1,4 @@
-"""All anomalies of a history; a run passes only with none of them."""
+"""All anomalies of a history; a run passes only without any."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,9 @@ from millstream.testing.history.sending import (
 
 
 def torn_transactions(observed: Observed) -> Iterator[Anomaly]:
-    """Some writes are visible to readers of committed data; others are not, though those readers have passed them."""
+    """A transaction is visible in part: readers of committed data have passed some of its writes without seeing
+    them.
+    """
     visible = {(seen.key, seen.value) for poll, seen in observed.reads() if poll.is_committed_only}
     passed: dict[str, int] = {}
     for poll, seen in observed.reads():

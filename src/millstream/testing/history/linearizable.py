@@ -17,7 +17,7 @@ NEVER = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Request, Answer]):
-    """`answer` None: it is not known what came of it, and `end` is NEVER."""
+    """`answer` None: the outcome is unknown, and `end` is NEVER."""
 
     request: Request
     answer: Answer | None
@@ -30,7 +30,7 @@ def is_linearizable(
     initial: State,
     step: Callable[[State, Request], tuple[State, Answer]],
 ) -> bool:
-    """`step` says what a request does to the state and what is answered; states are compared by value."""
+    """`step` returns the state after a request, and its answer; states are compared by value."""
     calls = sorted(calls, key=lambda call: call.start)
     certain = sum(1 << number for number, call in enumerate(calls) if call.answer is not None)
     tried: set[tuple[int, State]] = set()
@@ -43,7 +43,7 @@ def is_linearizable(
             continue
         tried.add((done, state))
         open_calls = [number for number in range(len(calls)) if not done >> number & 1]
-        # Whatever comes next began before any operation that is left has ended.
+        # All later operations began after one of the remaining had ended.
         first_end = min(calls[number].end for number in open_calls)
         for number in open_calls:
             call = calls[number]

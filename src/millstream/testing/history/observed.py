@@ -8,14 +8,14 @@ from millstream.testing.history.operations import History, Outcome, Poll, Seen, 
 
 @dataclass(slots=True)
 class ObservedLog:
-    """One key's: the values seen at each offset, in successful sends and in all polls."""
+    """The values of one key seen at each offset, in successful sends and in all polls."""
 
     values: dict[int, dict[str, None]] = field(default_factory=dict)
     offsets: dict[str, dict[int, None]] = field(default_factory=dict)
     read: dict[str, None] = field(default_factory=dict)
     highest_read: int = -1
     index: dict[int, int] = field(default_factory=dict)
-    """Offset to place in the dense order of offsets at which something is; gaps between offsets are legal."""
+    """Offset to place in the dense order of used offsets; gaps between offsets are legal."""
     places: list[int] = field(default_factory=list)
     """Place to offset."""
 
@@ -46,7 +46,7 @@ class Observed:
         return send.outcome is Outcome.OK and self._fate(send) is Outcome.OK
 
     def is_refused(self, send: Send) -> bool:
-        """It definitely did not happen, so no reader may see it."""
+        """The send definitely did not happen, so no reader may see it."""
         return Outcome.FAILED in (send.outcome, self._fate(send))
 
     def _fate(self, send: Send) -> Outcome:

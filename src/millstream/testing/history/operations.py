@@ -1,4 +1,4 @@
-"""What producers and consumers did, and what came of it."""
+"""Operations of producers and consumers, and their outcomes."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -9,12 +9,12 @@ class Outcome(StrEnum):
     FAILED = "failed"
     """It definitely did not happen."""
     UNKNOWN = "unknown"
-    """It may have happened, or may happen yet."""
+    """It may have happened, or may still happen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """A value, unique within its key, was sent. A key is a partition: within it there is one order."""
+    """A value, unique within its key, was sent. A key is a partition, within which there is one order."""
 
     process: str
     key: str
@@ -23,7 +23,7 @@ class Send:
     end: float
     outcome: Outcome
     offset: int | None = None
-    """Where it is, if the answer said so."""
+    """The offset, if the answer contained it."""
     transaction: str | None = None
 
 
@@ -36,16 +36,16 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """What one call returned, in its order."""
+    """The records that one call returned, in order."""
 
     process: str
     records: tuple[Seen, ...]
     start: float
     end: float
     is_fresh: bool = False
-    """Positions were set since the poll before: by a rebalance, an assignment or a seek."""
+    """The position was set since the last poll: by a rebalance, an assignment or a seek."""
     is_final: bool = False
-    """A part of the last phase, which reads everything from the beginning to the end."""
+    """Part of the last phase, which reads everything from the beginning to the end."""
     is_committed_only: bool = True
     transaction: str | None = None
 
@@ -59,19 +59,19 @@ class Transaction:
 
 @dataclass(slots=True)
 class History:
-    """Sends and polls stand in the order in which each process began them."""
+    """Sends and polls are in the order in which each process began them."""
 
     sends: list[Send] = field(default_factory=list)
     polls: list[Poll] = field(default_factory=list)
     transactions: list[Transaction] = field(default_factory=list)
     final_keys: set[str] = field(default_factory=set)
-    """Those that the last phase read to the end."""
+    """Keys that the last phase read to the end."""
     is_idempotent: bool = True
-    """Whether a value may stand at only one offset."""
+    """Whether a value may be at only one offset."""
     removable: dict[str, int] = field(default_factory=dict)
-    """By key: below that offset records may be gone, because somebody asked for it or they are too old."""
+    """By key: records below that offset may be deleted, by request or because they expired."""
     removed: dict[str, int] = field(default_factory=dict)
-    """By key: below that offset records are gone, as somebody was told."""
+    """By key: records below that offset are deleted, according to an answer."""
 
 
 class Kind(StrEnum):

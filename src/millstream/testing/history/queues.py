@@ -1,4 +1,4 @@
-"""Share groups: every message is worked on at least once, and not again once that is confirmed."""
+"""Share groups: every message is processed at least once, and not again after its acknowledgement is confirmed."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,9 +15,9 @@ class QueueStep(StrEnum):
     ACKED = "acked"
     """The confirmation of its acknowledgement came."""
     SETTLED = "settled"
-    """As ACKED, of a consumer whose lock may have ended: another may have settled the message before, in any way."""
+    """As ACKED, by a consumer whose lock may have ended: another may have settled the message before, in any way."""
     TRIED = "tried"
-    """It was acknowledged, and the result is unknown."""
+    """It was acknowledged, with unknown outcome."""
     DEAD = "dead"
     """It was found in the dead-letter queue."""
 
@@ -32,18 +32,20 @@ class QueueEvent:
 
 @dataclass(slots=True)
 class Delivery:
-    """A message in the hands of one consumer, from some moment between `asked` and `received` on."""
+    """A consumer holds a message, from some moment between `asked` and `received` on."""
 
     queue: str
     value: str
     asked: float
     received: float
     let_go: float = math.inf
-    """When the consumer began to settle it, or to give it back."""
+    """When the consumer began to acknowledge or release it."""
 
 
 def judge_locks(deliveries: Iterable[Delivery], lock_seconds: float) -> Iterator[Anomaly]:
-    """Nobody else gets a message before its lock ends. For queues whose leaders stay: a new one knows of no locks."""
+    """No other consumer gets a message before its lock ends. For queues whose leaders stay: a new leader knows no
+    locks.
+    """
     locked_until: dict[tuple[str, str], float] = {}
     for each in sorted(deliveries, key=lambda delivery: delivery.received):
         message = (each.queue, each.value)
@@ -54,9 +56,9 @@ def judge_locks(deliveries: Iterable[Delivery], lock_seconds: float) -> Iterator
 
 
 def judge_queue(events: Sequence[QueueEvent], *, is_drained: bool = False) -> Iterator[Anomaly]:
-    """`events` in the order of time; deliveries at the time they were asked for, confirmations when they came.
+    """`events` in order of time: deliveries at their request, confirmations at their arrival.
 
-    Where the queue was drained in the end and has dead letters, every message is done or dead.
+    If the queue was drained in the end and has dead letters, every message is done or dead.
     """
     steps: dict[tuple[str, str], list[QueueStep]] = {}
     for event in sorted(events, key=lambda each: each.at):

@@ -1,4 +1,4 @@
-"""Anomalies of what was read: values that must not be there, steps that are too long or go back."""
+"""Anomalies of reads: values that must not be there, skipped offsets, positions that go back."""
 
 from collections.abc import Iterator
 
@@ -33,7 +33,7 @@ def precommitted_reads(observed: Observed) -> Iterator[Anomaly]:
 
 
 def wrong_steps(observed: Observed) -> Iterator[Anomaly]:
-    """Neighbouring values of a key, as one consumer got them, are neighbours in the log."""
+    """Neighbouring values of a key in one consumer's reads are neighbours in the log."""
     position: dict[tuple[str, str], int] = {}
     for poll in observed.history.polls:
         if poll.is_fresh:
@@ -62,13 +62,13 @@ def wrong_steps(observed: Observed) -> Iterator[Anomaly]:
 
 
 def _were_removed(observed: Observed, seen: Seen, before: int, place: int) -> bool:
-    """Whether all that was passed over may have been removed on purpose."""
+    """Whether all skipped records may have been deleted on purpose."""
     below = observed.history.removable.get(seen.key, 0)
     return place > before and observed.logs[seen.key].places[place - 1] < below
 
 
 def removed_reads(observed: Observed) -> Iterator[Anomaly]:
-    """What was removed, as somebody was told, is not there when everything is read at the end."""
+    """Records reported as deleted are missing when everything is read at the end."""
     for poll, seen in observed.reads():
         if poll.is_final and seen.offset < observed.history.removed.get(seen.key, 0):
             yield Anomaly(

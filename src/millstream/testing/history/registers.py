@@ -1,4 +1,4 @@
-"""Single values that are written and read, each linearizable: settings of topics, positions of groups."""
+"""Single values that are written and read, each linearizable: topic settings, group offsets."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from millstream.testing.history.operations import Anomaly, Kind, Outcome
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """`end` is infinite unless it is known that it was done."""
+    """`end` is infinite unless the operation is known to be done."""
 
     key: str
     value: str
@@ -29,14 +29,14 @@ class Read:
 
 
 def judge_registers(writes: Iterable[Write], reads: Iterable[Read]) -> list[Anomaly]:
-    """Nothing is written anywhere before the first of them."""
+    """Before the first of them, no value is set."""
     reads = list(reads)
     read = {(each.key, each.value) for each in reads}
-    # The request is what is written, None for a read; an answer is what was there, "" to a write.
+    # A request is the value to write, None for a read; an answer is the value found, "" for a write.
     calls: dict[str, list[Call[str | None, tuple[str | None]]]] = {}
     for write in writes:
         is_known = write.end != NEVER
-        # An operation of unknown outcome whose value was never read may as well not have happened.
+        # An operation of unknown outcome whose value was never read can be left out.
         if is_known or (write.key, write.value) in read:
             answer = ("",) if is_known else None
             calls.setdefault(write.key, []).append(Call(write.value, answer, write.start, write.end))
@@ -50,7 +50,7 @@ def judge_registers(writes: Iterable[Write], reads: Iterable[Read]) -> list[Anom
 
 
 def judge_positions(group: GroupHistory) -> list[Anomaly]:
-    """What a group has committed of each partition."""
+    """A group's committed offset of each partition."""
     writes = [
         Write(each.key, str(each.offset), each.start, each.end if each.outcome is Outcome.OK else NEVER)
         for each in group.commits

@@ -1,4 +1,4 @@
-"""Anomalies of what was written: where it is, how often, in which order, and whether it is still there."""
+"""Anomalies of writes: position, number of copies, order, and loss."""
 
 from collections.abc import Iterator
 
@@ -45,7 +45,7 @@ def lost_writes(observed: Observed) -> Iterator[Anomaly]:
 
 
 def unseen(observed: Observed) -> Iterator[Anomaly]:
-    """Acknowledged, and not there when everything was read from the beginning to the end."""
+    """Acknowledged, but missing when everything was read from the beginning to the end."""
     found = {(seen.key, seen.value) for poll, seen in observed.reads() if poll.is_final}
     for send in observed.history.sends:
         if (
@@ -58,13 +58,15 @@ def unseen(observed: Observed) -> Iterator[Anomaly]:
 
 
 def _may_be_gone(observed: Observed, send: Send) -> bool:
-    """Whether it was removed on purpose, or may have been: an answer without an offset does not say where it was."""
+    """Whether the value was deleted on purpose, or may have been: an answer without an offset does not say where it
+    was.
+    """
     below = observed.history.removable.get(send.key, 0)
     return below > 0 and (send.offset is None or send.offset < below)
 
 
 def nonmonotonic_sends(observed: Observed) -> Iterator[Anomaly]:
-    """A process that sends one after the other finds them in that order."""
+    """A process that sends one value after the other finds them in that order."""
     last: dict[tuple[str, str], tuple[str, int]] = {}
     for send in observed.history.sends:
         if send.offset is None or not observed.is_acknowledged(send):

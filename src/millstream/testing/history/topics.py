@@ -15,7 +15,7 @@ class TopicRequest(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicCall:
-    """`was_there`: what the answer said about the topic before the request; None when there was no answer."""
+    """`was_there`: whether the topic existed before the request, by the answer; None without an answer."""
 
     topic: str
     request: TopicRequest

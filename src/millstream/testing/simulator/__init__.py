@@ -1,8 +1,8 @@
-"""Whole nodes on virtual time: a run is decided by its seed and by nothing else.
+"""Whole nodes on virtual time: the seed alone decides a run.
 
-`loop` is the event loop whose clock goes to whatever comes next, `network` and `transport` the wires, `machine` what a
-node takes from the machine under it (disk, clock, threads, chance), `cluster` the nodes, which are `broker.node.Broker`
-and know nothing of all this. `workload` are the clients, `nemesis` what goes wrong, `partition_watch` and its kind the
-rules that must hold at every step, `run` one seed from the start to the verdict. May come in: everything. Must not: the
-real clock, threads, sockets, `random` without a seed, and sets that are walked through.
+`loop` is the event loop, whose clock jumps to the next event; `network` and `transport` are the wires; `machine` is
+what a node uses of its machine (disk, clock, threads, randomness); `cluster` holds the nodes, which are unmodified
+`broker.node.Node`s. `workload` has the clients, `nemesis` the faults, `partition_watch` and the other watches the
+rules that must hold at every step, and `run` takes one seed from start to verdict. May be imported here: everything.
+Must not be used: the real clock, threads, sockets, `random` without a seed, and iteration over sets.
 """

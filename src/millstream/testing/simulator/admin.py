@@ -1,4 +1,4 @@
-"""Creates and deletes topics, and writes down what it was told."""
+"""Creates and deletes topics, and records the answers."""
 
 import asyncio
 from math import inf
@@ -24,7 +24,7 @@ class SimulatedAdmin:
         self._replicas = replicas
 
     async def create(self, topic: str, partitions: int, configs: dict[str, str] | None = None) -> bool:
-        """Whether the topic is certainly there now."""
+        """Whether the topic certainly exists now."""
         body = requests.create_topic_request(topic, partitions, self._replicas, configs or {})
         answer = await self._ask(
             topic, TopicRequest.CREATE, requests.CREATE_TOPICS, requests.CREATE_TOPICS_VERSION, body
@@ -32,7 +32,7 @@ class SimulatedAdmin:
         return answer is not None
 
     async def delete(self, topic: str) -> bool:
-        """Whether the topic is certainly gone."""
+        """Whether the topic is certainly deleted."""
         body = requests.delete_topic_request(topic)
         answer = await self._ask(
             topic, TopicRequest.DELETE, requests.DELETE_TOPICS, requests.DELETE_TOPICS_VERSION, body

@@ -1,6 +1,4 @@
-"""No node answers from memory: whoever tells a client of a partition, or of a group, knows the newest that was
-acknowledged anywhere.
-"""
+"""No node answers from stale state: an answer about a partition or a group reflects the newest acknowledged write."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,10 +13,10 @@ from millstream.testing.simulator.partition_watch import PartitionWatch
 
 
 class AnswerWatch:
-    """Fetch, ListOffsets, OffsetForLeaderEpoch and all that coordinators answer, at the moment of the answer.
+    """Checks Fetch, ListOffsets, OffsetForLeaderEpoch and all answers of coordinators at the moment of the answer.
 
-    A commit of offsets is none of them: its acknowledgement rests on those who are in sync. Nor is what followers are
-    read for, who are behind by design.
+    Offset commits are not checked: their acknowledgement depends on the in-sync replicas. Reads from followers are not
+    checked either, because followers may lag.
     """
 
     def __init__(self, violated: Callable[[str], None], partitions: PartitionWatch) -> None:
@@ -28,7 +26,7 @@ class AnswerWatch:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """See every answer that is given meanwhile."""
+        """Check every answer given within the `with` block."""
         find, ask = Partitions.find_for_client, Hosted.ask
 
         def found(self_: Partitions, topic: str | bytes, index: int, *, followed: bool = False) -> Partition:
@@ -59,6 +57,6 @@ class AnswerWatch:
             process = CURRENT.get()
             self._violated(
                 f"{partition.topic}-{partition.index}: {'-' if process is None else process.machine} answers {whom} in"
-                f" epoch {partition.leader_epoch} with what lies below {partition.high_watermark}; up to {newer} was"
+                f" epoch {partition.leader_epoch} with records below {partition.high_watermark}; up to {newer} was"
                 " committed in a later one"
             )

@@ -1,7 +1,7 @@
-"""Many seeds, on all processors.
+"""Runs many seeds on all processors.
 
-Each has a process of its own, forked from one that has run a few and so has imported and cached everything: a process
-that just ends takes nothing apart, which is a sixth of a run.
+Each seed has its own process, forked from one that has run a few seeds and so has imported and cached everything. A
+process that exits skips the teardown, which would take a sixth of a run.
 """
 
 import multiprocessing
@@ -27,7 +27,7 @@ def run_seeds(
     routing: str | None = None,
     profile: Profile = Profile.SWARM,
 ) -> Iterator[Outcome]:
-    """Outcomes as they come; those of several processes in any order."""
+    """Yields outcomes as they arrive; several processes deliver them in any order."""
     work = partial(run_seed, seconds=seconds, routing=routing, profile=profile)
     if processes <= 1 or len(seeds) <= 1:
         yield from map(work, seeds)
@@ -44,12 +44,12 @@ def run_seeds(
 
 
 _runs_before = 0
-"""In this process."""
+"""Run the seed in this process."""
 _ENOUGH_RUNS = 5
 
 
 def _run_apart(work: Callable[..., Outcome], seed: int) -> Outcome:
-    """In a process that is forked for it, once this one has run a few."""
+    """Run the seed in a forked process, after this one has run a few."""
     global _runs_before  # noqa: PLW0603 - a process of the pool has nothing else to remember it by
     _runs_before += 1
     if _runs_before <= _ENOUGH_RUNS:
@@ -59,7 +59,7 @@ def _run_apart(work: Callable[..., Outcome], seed: int) -> Outcome:
     if child == 0:
         with os.fdopen(writer, "wb") as told:
             pickle.dump(work(seed, is_last=True), told)
-        # Nothing of this process is taken apart, and nothing that it shares with its parent is flushed twice.
+        # Skip the teardown, and do not flush buffers shared with the parent twice.
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader, "rb") as heard:
@@ -71,10 +71,10 @@ def _run_apart(work: Callable[..., Outcome], seed: int) -> Outcome:
 
 
 def pool_of(processes: int) -> ProcessPoolExecutor:
-    """Ctrl-C is the caller's: the processes end the seeds that they have begun, and say nothing of it."""
+    """The caller handles Ctrl-C: the worker processes finish the seeds they have begun, and print nothing."""
     return ProcessPoolExecutor(
         processes,
-        # Not forked: the caller may have threads.
+        # Not forked, because the caller may have threads.
         mp_context=multiprocessing.get_context("spawn"),
         initializer=signal.signal,
         initargs=(signal.SIGINT, signal.SIG_IGN),
@@ -83,7 +83,7 @@ def pool_of(processes: int) -> ProcessPoolExecutor:
 
 @contextmanager
 def _deaf_to_interrupts() -> Iterator[None]:
-    """For processes that are started meanwhile: they are deaf before they have imported anything."""
+    """Processes started within ignore SIGINT from before their first import."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -97,7 +97,7 @@ def _deaf_to_interrupts() -> Iterator[None]:
 def replay_command(
     seed: int, *, seconds: float = SECONDS, routing: str | None = None, profile: Profile = Profile.SWARM
 ) -> str:
-    """What shows that run again."""
+    """The command that repeats the run."""
     return " ".join(
         (
             f"millstream sim --seed {seed}",

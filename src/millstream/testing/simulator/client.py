@@ -1,4 +1,4 @@
-"""A Kafka client in the simulation: connections to the nodes it hears of, requests and their replies."""
+"""A Kafka client in the simulation: connections to the nodes it knows, requests and their replies."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ _APIS = {api.name: api for api in APIS.values()}
 
 
 class NoAnswer(Exception):
-    """The reply did not come: nobody knows what became of the request."""
+    """No reply came; the outcome of the request is unknown."""
 
 
 class _Connection(asyncio.Protocol):
     def __init__(self) -> None:
-        # A reply that came too late is passed over.
+        # A reply that came too late is ignored.
         self.stream: RequestStream[asyncio.Future[memoryview]] = RequestStream(in_order=False)
         self.transport: asyncio.Transport | None = None
         self._buffer = b""
@@ -75,7 +75,7 @@ class SimulatedClient:
         self._connections: dict[Address, _Connection] = {}
 
     async def call(self, address: Address, name: str, version: int, seconds: float, **fields: Any) -> Any:
-        """As `ask`, for a request that is named; dictionaries stand for the entities within it."""
+        """As `ask`, for a request given by name; dictionaries stand for its nested entities."""
         api = _APIS[name]
         body = encode_request(api, version, fields)
         tags = b"\0" if api.is_flexible(version) else b""
@@ -83,7 +83,7 @@ class SimulatedClient:
         return decode_response(api, version, reply[len(tags) :])
 
     async def ask(self, address: Address, api: int, version: int, body: bytes, seconds: float) -> memoryview:
-        """The reply's body; NoAnswer when it does not come in time."""
+        """The body of the reply; NoAnswer if none comes in time."""
         try:
             connection = self._connections.get(address)
             if connection is None or connection.transport is None:
@@ -102,7 +102,7 @@ class SimulatedClient:
     async def ask_at_once(
         self, address: Address, api: int, version: int, bodies: Sequence[bytes], seconds: float
     ) -> list[memoryview | None]:
-        """As `ask`, for requests that are sent behind each other on one connection; None where no answer came."""
+        """As `ask`, for several requests pipelined on one connection; None for each without an answer."""
         connection = self._connections.get(address)
         if connection is None or connection.transport is None:
             try:
@@ -145,7 +145,7 @@ class SimulatedClient:
         return self.random.choice(self._bootstrap)
 
     async def leader_of(self, topic: str, partition: int, seconds: float = 2.0) -> Address | None:
-        """Where the partition's leader is, as far as somebody knows; None when nobody does."""
+        """The address of the partition's leader as far as any node knows; None if none does."""
         address = self._known_leader(topic, partition)
         if address is None:
             await self._look(topic, seconds)
@@ -153,7 +153,7 @@ class SimulatedClient:
         return address
 
     def _known_leader(self, topic: str, partition: int) -> Address | None:
-        """None also where the leader of before is no broker any more."""
+        """Also None if the former leader is no longer a broker."""
         return self._brokers.get(self._leaders.get((topic, partition), -1))
 
     def forget_leader(self, topic: str, partition: int) -> None:

@@ -1,4 +1,4 @@
-"""Three nodes or more, their machines and the network between them, from one source of chance."""
+"""Three or more nodes, their machines and the network between them, from one source of randomness."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +22,7 @@ class SimulatedCluster:
         routing: str = "direct",
         change: Callable[[Settings], Settings] = lambda settings: settings,
     ) -> None:
-        """`change` is what the run makes of the settings that are usual here."""
+        """`change` alters the usual settings for this run."""
         self.loop = loop
         self.network = Network(loop, Random(random.getrandbits(64)))
         names = [f"n{number}" for number in range(1, count + 1)]
@@ -33,7 +33,7 @@ class SimulatedCluster:
             lag_ms=random.choice((4_000, 30_000)),
         )
         settings = change(replace(settings, broker=replace(settings.broker, client_routing=routing)))
-        # With times that a node refuses to start with, rules may be broken that hold otherwise.
+        # With timings that a node refuses to start with, rules could be broken that otherwise hold.
         check_timing(settings, lambda _: None)
         self._settings = settings
         self.routing = routing
@@ -43,20 +43,20 @@ class SimulatedCluster:
         }
         self.splits_jobs = False
         self.removed: dict[int, None] = {}
-        """Nodes that were taken out of the cluster, and are not started any more."""
+        """Nodes that were removed from the cluster and are not started again."""
         self.given_up: dict[int, None] = {}
-        """Those of them that have lost their disks: with an empty one they would join under their free id."""
+        """Removed nodes that also lost their disks: with an empty disk they would join under their free id."""
         self.spoken_for: dict[str, None] = {}
-        """Machines whose disk or membership somebody changes: nobody else may at the same time."""
+        """Machines whose disk or membership is being changed, so that nothing else changes them at the same time."""
 
     def split_jobs(self) -> None:
-        """From now on, before anything was started: what threads do is done in pieces."""
+        """Run the threads' jobs in pieces. Call before anything is started."""
         self.splits_jobs = True
         for node in self.nodes.values():
             node.machine.splits_jobs = True
 
     def jobs_of_current(self) -> list[SplitJob]:
-        """Under way on the machine whose program runs now."""
+        """Jobs under way on the machine whose program runs now."""
         process = CURRENT.get()
         nodes = [node for node in self.nodes.values() if process is not None and node.name == process.machine]
         return [job for node in nodes for job in node.machine.split_jobs]
@@ -67,7 +67,7 @@ class SimulatedCluster:
         end_threads()
 
     def declare(self, topics: tuple[TopicSettings, ...]) -> None:
-        """Topics in the settings of all nodes that are not started yet."""
+        """Declare topics in the settings of all nodes not started yet."""
         for node in self.nodes.values():
             node.settings = replace(node.settings, topics=topics)
         self._settings = replace(self._settings, topics=topics)
@@ -77,7 +77,7 @@ class SimulatedCluster:
             node.start()
 
     def add(self, random: Random) -> SimulatedNode:
-        """One node more, which has an empty disk and knows the first nodes' addresses; it is not started."""
+        """Add a node with an empty disk that knows the first nodes' addresses; it is not started."""
         number = len(self.nodes) + 1
         machine = Machine(f"n{number}", self.loop, random)
         machine.splits_jobs = self.splits_jobs
@@ -91,7 +91,7 @@ class SimulatedCluster:
 
 
 def simulated_settings(seeds: tuple[str, ...], snapshot_size: int, lag_ms: int) -> Settings:
-    """The defaults, at a slower pace: what is rare in sixty seconds of a cluster is what a simulation is for."""
+    """The defaults, at a pace that makes rare events common within a short run."""
     settings = Settings()
     return replace(
         settings,

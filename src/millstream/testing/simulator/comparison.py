@@ -1,6 +1,6 @@
-"""At the end of a run: every partition is led and fully in sync, and its copies are equal.
+"""At the end of a run every partition has a leader, is fully in sync, and its copies are equal.
 
-Byte for byte; those of a compacted topic, which each node compacts for itself, in what they say of each key.
+Byte for byte; copies of a compacted topic, which each node compacts by itself, must agree about each key.
 """
 
 import errno
@@ -19,18 +19,20 @@ _NO_SUCH_FILE = os.strerror(errno.ENOENT)
 
 
 def newest_image(cluster: SimulatedCluster) -> MetadataImage:
-    """Of the nodes that serve; one of them must."""
+    """Compares the nodes that serve, of which there must be at least one."""
     services = [node.serving.metadata for node in cluster.nodes.values() if node.serving is not None]
     return max(services, key=lambda each: each.quorum.status().applied_index).image
 
 
 def what_is_missing(cluster: SimulatedCluster) -> str | None:
-    """Why the cluster is not whole yet: a node that does not serve, a partition not led or not fully in sync."""
+    """Why the cluster is not whole yet: a node that does not serve, or a partition without a leader or not fully in
+    sync.
+    """
     brokers: dict[int, Node] = {}
     for node in cluster.nodes.values():
         if node.node_id in cluster.removed:
             if node.is_up:
-                return f"{node.name} was removed, and still runs"
+                return f"{node.name} was removed but still runs"
             continue
         if node.serving is None:
             return f"{node.name} does not serve"
@@ -60,16 +62,16 @@ def what_is_missing(cluster: SimulatedCluster) -> str | None:
 
 
 def unexpected_ends(cluster: SimulatedCluster, faults: Collection[str]) -> Iterator[str]:
-    """A node ends by itself when its disk is broken. No reason is a file that went with its topic."""
+    """A node may end by itself when its disk is broken, but not because a file was deleted with its topic."""
     for node in cluster.nodes.values():
         for reason in dict.fromkeys(node.ends):
             is_broken = "failing_sync" in faults and _NO_SUCH_FILE not in reason
             if "cannot be written" in reason and not is_broken:
-                yield f"{node.name} ended, and its disk is sound: {reason}"
+                yield f"{node.name} ended though its disk is sound: {reason}"
 
 
 def differences(cluster: SimulatedCluster) -> Iterator[str]:
-    """Below the leader's high watermark all copies are the same."""
+    """Below the leader's high watermark all copies are equal."""
     brokers = {node.node_id: node.serving for node in cluster.nodes.values() if node.serving is not None}
     for node_id, broker in brokers.items():
         for partition in broker.partitions:
@@ -80,7 +82,7 @@ def differences(cluster: SimulatedCluster) -> Iterator[str]:
                 copy = other.partitions.get(partition.topic, partition.index)
                 if copy is None or copy is partition or copy.topic_id != partition.topic_id:
                     continue
-                # Each removes what is too old for itself, one before the other.
+                # Each replica deletes expired records by itself, at slightly different times.
                 first = max(partition.log.log_start_offset, copy.log.log_start_offset)
                 wanted, found = _content(partition, first, upper), _content(copy, first, upper)
                 if wanted is not None and found is not None and found != wanted:
@@ -110,7 +112,7 @@ def _latest(data: bytes, upper: int) -> dict[bytes | None, bytes]:
 
 
 def _read(partition: Partition, first: int, upper: int) -> bytes | None:
-    """None where a bit has rotted and nobody has read it since: then nobody has got it either."""
+    """None where a bit has rotted and nobody has read the record since: then nobody has received it either."""
     parts = []
     while first < upper:
         try:

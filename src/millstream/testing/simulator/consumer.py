@@ -1,4 +1,4 @@
-"""A consumer of one partition, from the beginning on, at the leader."""
+"""A consumer that reads one partition from its beginning, at the leader."""
 
 import asyncio
 from collections.abc import Iterator
@@ -29,10 +29,10 @@ class SimulatedConsumer:
         topic_id: bytes | None = None,
         key: str | None = None,
     ) -> None:
-        """`process` is its name in the history, when it is not the client's, and `key` the partition's.
+        """`process` is its name in the history if not the client's, and `key` the partition's name there.
 
-        With `topic_id` the topic is named by it in requests, and whoever finds its place removed goes on where the log
-        begins.
+        With `topic_id`, requests name the topic by id, and a consumer whose position was deleted continues at the start
+        of the log.
         """
         self.position = 0
         self.high_watermark = -1
@@ -49,7 +49,7 @@ class SimulatedConsumer:
         self._read_to = 0
 
     async def poll(self, wait_ms: int = _WAIT_MS) -> int:
-        """Fetch once; how many records came. Errors of the cluster mean none."""
+        """Fetch once and return the number of records; 0 after an error of the cluster."""
         client = self.client
         start = client.loop.time()
         try:
@@ -62,7 +62,7 @@ class SimulatedConsumer:
         except NoAnswer:
             return await self._try_again()
         if found.error:
-            # Also for an offset out of range: a leader that was deposed may say so. The last phase would find a loss.
+            # Also for an offset out of range, which a deposed leader may answer. The last phase would find a loss.
             return await self._try_again()
         self.high_watermark, self.log_start = found.high_watermark, found.log_start_offset
         at, size = found.records
@@ -72,7 +72,7 @@ class SimulatedConsumer:
                 Poll(self._process, seen, start, client.loop.time(), self._is_fresh, self._is_final)
             )
             self._is_fresh = False
-        # Not behind the last record: compaction leaves batches that have none.
+        # Not one past the last record: compaction leaves empty batches.
         self.position = max(self.position, self._read_to)
         return len(seen)
 
@@ -83,7 +83,7 @@ class SimulatedConsumer:
                 self._topic_id, self._partition, position, max_bytes=_MAX_BYTES, max_wait_ms=wait_ms
             )
             version = reading.FETCH_BY_ID_VERSION
-            # The head of a flexible request, and of its reply, ends with tags.
+            # The header of a flexible request, and of its reply, ends with tags.
             reply = (await ask(address, reading.FETCH, version, b"\0" + body, _FETCH_SECONDS))[1:]
             return reply, reading.read_fetch(reply, by_id=True)
         body = reading.fetch_request(

@@ -1,4 +1,4 @@
-"""A member of a KIP-848 consumer group: one request both shows that it lives and tells it what it may read."""
+"""A member of a KIP-848 consumer group: one request both proves that it is alive and brings its assignment."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -14,7 +14,7 @@ _REVOKES = timedelta(seconds=6)
 
 
 class ConsumerMember(SimulatedMember):
-    """As a classic member, but partitions come and go one by one, and what goes is committed before."""
+    """As a classic member, but partitions come and go one by one, and a revoked partition is committed first."""
 
     _topic_id: UUID | None = None
     _lives = 0
@@ -37,14 +37,14 @@ class ConsumerMember(SimulatedMember):
     async def _beat(self) -> None:
         alive = await self._heartbeat(topic_partitions=self._owned())
         if alive.error_code in AGAIN:
-            # Another may coordinate by now; one that reads nothing hears of it in no other way.
+            # Another broker may be the coordinator now; a member that reads nothing finds out only by looking it up.
             self._coordinator = None
             return
         self._check(alive.error_code)
         await self._take(alive)
 
     async def _take(self, alive: Any) -> None:
-        """What was assigned: what is gone is committed and told at once, what is new begins where the group is."""
+        """Apply the assignment: commit and confirm revoked partitions at once, start new ones where the group is."""
         self._generation = alive.member_epoch
         if alive.assignment is None:
             return

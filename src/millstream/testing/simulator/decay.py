@@ -1,7 +1,7 @@
-"""What becomes of files by themselves: bits rot in records and beside them, and files go missing.
+"""Files decay: bits rot in records and index files, and files go missing.
 
-Of each partition this happens on one machine only, so that a sound copy is left; which one differs from partition to
-partition. Records that are not committed may rot wherever they are.
+Each partition decays on one machine only, so that a sound copy is left; the machine differs between partitions.
+Uncommitted records may rot on any machine.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ KINDS = ("rot_anywhere", "rot_beside", "lost_segment", "rotten_tail", "rot_in_mo
 
 _TOPICS = "/data/topics/"
 _HEADER_BYTES = 61
-# An append is on its way to the others for a few milliseconds.
+# An append takes a few milliseconds to reach the other replicas.
 _TAIL_LOOK_SECONDS, _TAIL_LOOKS = 0.004, 1500
 _MOVE_LOOK_SECONDS, _MOVE_LOOKS = 0.2, 50
 
@@ -37,7 +37,7 @@ class Decay:
         quorum: QuorumWatch,
         while_down: Callable[[SimulatedNode, Callable[[], None]], Awaitable[None]],
     ) -> None:
-        """`while_down` ends a node, calls something, and starts the node again."""
+        """`while_down` stops a node, calls a function, and starts the node again."""
         self._cluster = cluster
         self._random = random
         self._quorum = quorum
@@ -45,13 +45,13 @@ class Decay:
         self._victims: dict[str, int] = {}
 
     def _victim(self, directory: str) -> int:
-        """The node on which that partition's files decay."""
+        """The node on which this partition's files decay."""
         if directory not in self._victims:
             self._victims[directory] = self._random.choice(list(self._cluster.nodes))
         return self._victims[directory]
 
     def _files(self, node: SimulatedNode) -> list[str]:
-        """Those of partitions that decay there."""
+        """The files of the partitions that decay on this node."""
         paths = [path for path in node.machine.disk.paths() if path.startswith(_TOPICS)]
         return [path for path in paths if self._victim(path.rpartition("/")[0]) == node.node_id]
 
@@ -65,7 +65,7 @@ class Decay:
             self._rot(node, self._random.choice(logs))
 
     def _rot(self, node: SimulatedNode, path: str) -> None:
-        """Not in the newest bytes, which nobody else may have."""
+        """Rot a bit, but not in the newest bytes, which other replicas may not have."""
         disk = node.machine.disk
         size = disk.size(path)
         if size >= 200:
@@ -74,13 +74,13 @@ class Decay:
             log.warning("bit rot", where=[node.name], path=path, position=position)
 
     async def rot_beside(self) -> None:
-        """A file that is no log is found damaged, missing, or is none of ours."""
+        """A file beside the logs is damaged, removed, or replaced by a foreign one."""
         node = self._any()
         await self._while_down(node, lambda: self._spoil(node))
 
     def _spoil(self, node: SimulatedNode) -> None:
         random, disk = self._random, node.machine.disk
-        # That a log is in doubt is said by one file alone.
+        # Only this file records that a log is in doubt.
         small = [path for path in self._files(node) if not path.endswith((LOG_SUFFIX, CUT_FILE))]
         small += [
             path for path in ("/data/checkpoint", "/data/replication-offset-checkpoint") if disk.exists(path)
@@ -100,7 +100,9 @@ class Decay:
         log.warning("file spoiled", where=[node.name], path=path, way=way)
 
     async def lost_segment(self) -> None:
-        """Of a stopped node; never the last one of a log, by which recovery knows that there are records."""
+        """Remove a segment of a stopped node; never the last one of a log, by which recovery knows that there are
+        records.
+        """
         node = self._any()
         await self._while_down(node, lambda: self._lose(node))
 
@@ -117,7 +119,7 @@ class Decay:
             log.warning("segment lost", where=[node.name], path=path)
 
     async def rotten_tail(self) -> None:
-        """A leader's records rot before the others have got them."""
+        """A leader's records rot before the followers have fetched them."""
         for _ in range(_TAIL_LOOKS):
             led = [
                 (node, partition)
@@ -143,7 +145,7 @@ class Decay:
             log.warning("bit rot in the tail", where=[node.name], path=segment.log_path, position=position)
 
     async def rot_in_move(self) -> None:
-        """A replica goes, what the leader has rots, and the replica comes again: it is copied from a damaged log."""
+        """A replica is removed, the leader's records rot, and the replica returns: it must copy a damaged log."""
         image = self._quorum.newest
         found = [
             (topic.name, p.index, p.leader, p.replicas)

@@ -1,6 +1,6 @@
-"""Senders and followers behind a gateway of their own, which is no node: doors under all the faults that nodes have.
+"""Producers and readers behind their own gateway, which is not a node: its doors work under all faults that nodes have.
 
-What was acknowledged is in the log once, in each sender's order, and followers see the log as it is.
+Every acknowledged message is in the log once, in each producer's order, and readers see the log as it is.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class DoorClients:
         self.acknowledged = 0
         self._cluster = cluster
         self._partitions = len(cluster.nodes)
-        """As many as brokers, so that the gateway has to do with all of them."""
+        """As many partitions as brokers, so that the gateway talks to all of them."""
         self._random = random
         self._gateway_client = self._client("gateway")
         self._is_over = False
@@ -43,7 +43,7 @@ class DoorClients:
         self._task = self._as(self._gateway_client, self._run())
 
     async def finish(self) -> None:
-        """Let what is under way come to its end, read everything, and see that followers have seen it."""
+        """Let pending work finish, read everything, and check that the readers have seen it."""
         self._is_over = True
         assert self._task is not None
         await self._task
@@ -95,11 +95,11 @@ class DoorClients:
             except KafkaError as error:
                 if error.code is not ErrorCode.CORRUPT_MESSAGE:
                     raise
-                # A record has rotted at its leader, and will be repaired.
+                # A record has rotted at its leader and will be repaired.
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _send(self, doors: Doors, number: int) -> None:
-        """One sender; after what may be in the log or not it is another one, for that may come later yet."""
+        """A sender. After an uncertain outcome it takes a new identity, as the message may still arrive."""
         random = Random(self._random.getrandbits(64))
         loop = self._cluster.loop
         life = count = 0

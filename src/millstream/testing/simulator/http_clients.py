@@ -1,6 +1,6 @@
-"""Senders and collectors at two HTTP gateways that come and go: `/produce`, `/consume` and `/ack` under all the faults.
+"""Senders and collectors at two HTTP gateways that come and go: `/produce`, `/consume` and `/ack` under all faults.
 
-What `/produce` acknowledged is delivered, and not again once `/ack` has confirmed it, through whichever gateway.
+What `/produce` acknowledged is delivered, and not again after `/ack` confirmed it, through either gateway.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _CALLER = Caller(client_id="simulated collector")
 
 
 class _TimedQueues:
-    """When each message that was handed out was asked for: until then nobody may have heard that it is done."""
+    """When each delivered message was requested; before that, its acknowledgement may not have been seen."""
 
     def __init__(self, queues: Queues, now: Any) -> None:
         self.asked: dict[tuple[int, int], float] = {}
@@ -55,7 +55,7 @@ class _TimedQueues:
 
 
 class _Gateway:
-    """One life of a gateway's process, with the clients that are connected to it."""
+    """One life of a gateway's process, with the clients connected to it."""
 
     def __init__(self, cluster: SimulatedCluster, name: str, random: Random) -> None:
         self.machine = Machine(name, cluster.loop, random)
@@ -91,7 +91,7 @@ class _Gateway:
         return self._loop.create_task(work, name=self.machine.name, context=self.process.context)
 
     async def ask(self, method: str, path: str, body: bytes = b"", last: str = "", **query: str) -> Answer:
-        """A call by a client of this gateway; TimeoutError when it does not answer, as when it was killed."""
+        """Call this gateway as a client; TimeoutError if it does not answer, as after a kill."""
         headers = {b"last-event-id": last.encode()} if last else {}
         encoded = urlencode({"topic": TOPIC, "group": GROUP, **query}).encode()
         found = self._routes.find(method, path)
@@ -110,7 +110,7 @@ class _Gateway:
 
 
 class _Collector:
-    """Reads streams, one after the other, and settles what it reads. A `http.messages.Sink`."""
+    """Reads streams one after the other and acknowledges the messages. A `http.messages.Sink`."""
 
     def __init__(self, clients: "HttpClients", at: _Gateway, random: Random) -> None:
         self._clients = clients
@@ -138,7 +138,7 @@ class _Collector:
                 except TimeoutError:
                     continue
                 if isinstance(stream, Stream):
-                    # The client hangs up, now and then in the middle of everything.
+                    # The client disconnects, sometimes in the middle of a stream.
                     reading = asyncio.ensure_future(stream.run(self))
                     await asyncio.wait([reading], timeout=self._random.expovariate(0.1))
                     reading.cancel()
@@ -192,7 +192,7 @@ class HttpClients:
         self._task = self._cluster.loop.create_task(self._run(), name="http clients")
 
     async def finish(self) -> None:
-        """Senders end, and collectors go on until they have seen everything."""
+        """Stop the senders, and let collectors run until they have seen everything."""
         self._is_over = True
         while self._put - self._delivered:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.5)

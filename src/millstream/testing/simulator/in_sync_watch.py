@@ -1,4 +1,4 @@
-"""In-sync and eligible sets, checked in every change of the metadata that is committed."""
+"""Checks in-sync and eligible sets in every committed change of the metadata."""
 
 from collections.abc import Callable, Iterable
 from uuid import UUID
@@ -19,7 +19,7 @@ Place = tuple[UUID, int]
 
 
 class InSyncWatch:
-    """Members are replicas that are alive, the leader is one of them, and only a leader takes others in."""
+    """Members of both sets are replicas that are alive, the leader is in sync, and only a leader adds members."""
 
     def __init__(self, violated: Callable[[str], None]) -> None:
         self._violated = violated
@@ -27,7 +27,7 @@ class InSyncWatch:
         self._usable: dict[int, bool] = {}
 
     def records_came(self, records: Iterable[MetadataRecord]) -> None:
-        """Of one entry: what happens to brokers and what follows from it for partitions is one change."""
+        """Checks one entry: a change of brokers and its consequences for partitions are one change."""
         touched: dict[Place, None] = {}
         has_lost = False
         for record in records:
@@ -54,22 +54,24 @@ class InSyncWatch:
     def _check(self, state: State) -> None:
         replicas, members, eligible = set(state.replicas), set(state.isr), set(state.elr)
         if not members <= replicas or len(members) != len(state.isr):
-            self._violated(f"{_name(state)}: not all that are in sync are replicas: {state}")
+            self._violated(f"{_name(state)}: the in-sync set holds other nodes than replicas: {state}")
         if state.leader != NO_LEADER and state.leader not in members:
             self._violated(f"{_name(state)}: the leader is not in sync: {state}")
         if not eligible <= replicas - members:
-            self._violated(f"{_name(state)}: eligible are others than replicas that are out of sync: {state}")
+            self._violated(
+                f"{_name(state)}: the eligible set holds other nodes than out-of-sync replicas: {state}"
+            )
         gone = [each for each in state.isr if not self._usable.get(each, False)]
         if gone:
-            self._violated(f"{_name(state)}: {gone} are fenced, stopping or unknown, and in sync: {state}")
+            self._violated(f"{_name(state)}: {gone} are in sync though fenced, stopping or unknown: {state}")
 
     def _check_growth(self, before: State, after: State) -> None:
-        """Without a leader that saw them, nobody comes in but the one that is elected."""
+        """Without a leader to observe them, no replica joins the set except the one elected."""
         added = set(after.isr) - set(before.isr) - {after.leader}
         is_moved = bool(before.adding or before.removing) and not (after.adding or after.removing)
         if added and (before.leader == NO_LEADER or (after.leader != before.leader and not is_moved)):
             self._violated(
-                f"{_name(after)}: {sorted(added)} came in sync without a leader: {before}, then {after}"
+                f"{_name(after)}: {sorted(added)} joined the in-sync set without a leader: {before}, then {after}"
             )
 
 

@@ -1,4 +1,4 @@
-"""Clients of compacted topics: a producer that writes few keys over and over, a consumer that knows their values."""
+"""Clients of compacted topics: a producer that rewrites a few keys, and a consumer that knows their values."""
 
 from millstream.protocol.records import Record
 from millstream.testing.history import Outcome, Seen
@@ -12,7 +12,7 @@ _REMOVED_SHARE = 0.15
 
 
 class KeyedProducer(SimulatedProducer):
-    """The only writer of its keys. What it sends is "key=value", or "key removed" with a number."""
+    """The only writer of its keys. It sends "key=value", or "key removed" with a number."""
 
     def __init__(
         self,
@@ -27,14 +27,14 @@ class KeyedProducer(SimulatedProducer):
         super().__init__(client, topic, partition, compacted.log, topic_id=topic_id, key=key)
         self._compacted = compacted
         self._puts: dict[str, tuple[str, str | None]] = {}
-        """By value as the producer counts them: the record's key, and its value if it has one."""
+        """Maps each value, as the producer counts them, to the record's key and its value, if any."""
 
     def _record(self, number: int, timestamp_ms: int, value: str) -> Record:
         key, content = self._put(value)
         return Record(number, timestamp_ms, key.encode(), None if content is None else content.encode())
 
     def _put(self, value: str) -> tuple[str, str | None]:
-        """Drawn once: a batch that is sent again is the same batch."""
+        """Drawn once, because a resent batch must be the same batch."""
         if value not in self._puts:
             random = self.client.random
             key = f"k{random.randrange(_KEYS)}"
@@ -72,6 +72,6 @@ class KeyedConsumer(SimulatedConsumer):
         return Seen(self.key, record.offset, told_as(key, value, record.offset))
 
     def tell_found(self) -> None:
-        """All was read: this is what each key has in the end."""
+        """Everything was read: note the final value of each key."""
         self._compacted.found += self._latest.values()
         self._compacted.final.add(self.key)

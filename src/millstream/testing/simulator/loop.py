@@ -1,5 +1,7 @@
-"""An event loop on virtual time: nothing waits, the clock goes to whatever comes next. A `Process` is one life of a
-simulated program, from its start to its end or its crash."""
+"""An event loop on virtual time: nothing waits, the clock jumps to the next event.
+
+A `Process` is one life of a simulated program, from its start to its end or crash.
+"""
 
 import asyncio
 from collections import deque
@@ -13,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class Violation(AssertionError):
-    """The message says which rule, by whom, and how it was seen."""
+    """The message names the rule, who broke it, and how it was seen."""
 
 
 CURRENT: "ContextVar[Process | None]" = ContextVar("millstream_simulated_process", default=None)
 
 
 class Process:
-    """What runs in `context` is the program's. A dead one never runs again; a paused one goes on where it was."""
+    """Callbacks in `context` belong to the program. A dead program never runs again; a paused one continues."""
 
     __slots__ = ("context", "held", "is_alive", "is_paused", "machine", "tasks")
 
@@ -29,9 +31,11 @@ class Process:
         self.is_alive = True
         self.is_paused = False
         self.held: list[Any] = []
-        """What it was to do: for when it goes on, or kept for good, so that nothing of a dead program is collected."""
+        """Callbacks held back until the program continues, or kept permanently so that nothing of a dead program is
+        collected.
+        """
         self.tasks: list[asyncio.Task[Any]] = []
-        """Kept even when dead: a task that is collected runs its `finally` blocks, at no simulated moment."""
+        """Kept even when dead: a collected task would run its `finally` blocks, at no simulated moment."""
         self.context = Context()
         self.context.run(CURRENT.set, self)
 
@@ -44,19 +48,19 @@ class Process:
 
 Result = TypeVar("Result")
 
-# More than any honest moment has: beyond it somebody waits by asking again and again.
+# More callbacks than any correct moment has; beyond this, something polls in a busy loop.
 _MOST_STEPS_A_MOMENT = 200_000
 _NO_CONTEXT = Context()
 
 
 class Stuck(AssertionError):
-    """Nothing is left to happen, or time does not go on."""
+    """No event is left, or time does not advance."""
 
 
 class _Handle:
-    """As much of asyncio's handles as programs use: a run makes tens of thousands of them.
+    """The parts of asyncio's handles that programs use: a run creates tens of thousands.
 
-    A cancelled one has no callback, and is left out when its time comes.
+    A cancelled handle has no callback and is skipped when its time comes.
     """
 
     __slots__ = ("_args", "_callback", "_context", "_when")
@@ -80,7 +84,7 @@ class _Handle:
 
 
 def _nothing(*_args: object, **_options: object) -> _Handle:
-    """What a closed loop does when it is asked to call something."""
+    """Called instead of a callback once the loop is closed."""
     return _Handle(_nothing, (), _NO_CONTEXT)
 
 
@@ -98,10 +102,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.network: Network
         self.steps = 0
         self.trace = 0
-        """A fingerprint of everything that happened, in its order; equal for equal runs."""
+        """A fingerprint of all events in order; equal for equal runs."""
         self.failures: list[dict[str, Any]] = []
         self.violation: Violation | None = None
-        """Ends the run, wherever it was found: the program's own handling of errors must not hide it."""
+        """Ends the run wherever the violation was found: the program's own error handling must not hide it."""
         self._now = 0.0
         self._ready: deque[_Handle] = deque()
         self._timers: list[tuple[float, int, _Handle]] = []
@@ -110,7 +114,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     # -- the simulation's side
 
     def run(self, main: Coroutine[Any, Any, Result], context: Context | None = None) -> Result:
-        """Run until `main` is done; what else is under way stays where it is."""
+        """Run until `main` is done; other tasks stay where they are."""
         asyncio._set_running_loop(self)
         self._is_running = True
         try:
@@ -132,7 +136,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.violation = self.violation or Violation(message)
 
     def _moment(self) -> None:
-        """Let everything happen that is ready, or go to the next moment and let happen what is due then, in order."""
+        """Run everything that is ready; if nothing is, jump to the next moment and run what is due then, in order."""
         ready, current = self._ready, CURRENT
         if not ready:
             self._advance()
@@ -233,7 +237,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
         return await self.network.connect(protocol_factory, host, port)
 
-    # Not a method: asyncio asks it for every future and task that is made, and False is what bool() is.
+    # Not a method: asyncio calls it for every future and task it creates, and bool() returns False.
     get_debug = staticmethod(bool)
 
     def is_running(self) -> bool:
@@ -243,10 +247,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self._is_closed
 
     def __del__(self) -> None:
-        """There is nothing of the system's to give back."""
+        """There are no system resources to release."""
 
     def close(self) -> None:
-        """Nothing happens any more: what programs ask for as they are taken apart is forgotten."""
+        """Nothing runs any more: calls made by programs during teardown are ignored."""
         self._is_closed = True
         self._ready.clear()
         self._timers.clear()

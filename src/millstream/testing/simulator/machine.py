@@ -1,4 +1,4 @@
-"""A simulated machine: its disk, its clock, its chance, and the program that runs on it."""
+"""A simulated machine: its disk, its clock, its randomness, and the program that runs on it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _EPOCH_MS = 1_700_000_000_000
 
 
 class SimulatedClock:
-    """`offset_ms` makes the wall clock jump; time that is measured with `monotonic` does not."""
+    """`offset_ms` makes the wall clock jump; `monotonic` does not change."""
 
     __slots__ = ("_loop", "elapsed", "monotonic", "offset_ms")
 
@@ -42,18 +42,18 @@ class Machine:
         self.clock = SimulatedClock(loop)
         self.process = Process(name)
         self.disk_seconds = 0.0005
-        """What a job at the disk takes, about."""
+        """The typical duration of a job at the disk."""
         self.splits_jobs = False
-        """Whether the threads' jobs are done in pieces."""
+        """Whether the threads' jobs run in pieces."""
         self._threads: list[SimulatedWorkers] = []
 
     @property
     def split_jobs(self) -> list[SplitJob]:
-        """Those that are done in part."""
+        """Jobs that are partly done."""
         return [job for threads in self._threads for job in threads.split]
 
     def end(self) -> None:
-        """The run is over: no thread is left behind."""
+        """The run is over: stop all threads."""
         for threads in self._threads:
             threads.give_up(self.disk, self.random)
 
@@ -63,7 +63,7 @@ class Machine:
         return self.process
 
     def crash(self, *, power_loss: bool) -> None:
-        """End the program wherever it is; with `power_loss` the page cache is gone too."""
+        """End the program wherever it is; with `power_loss` the page cache is lost too."""
         self.process.is_alive = False
         for threads in self._threads:
             threads.crash(self.disk, self.random)
@@ -95,7 +95,7 @@ class Machine:
 
 
 class _CleaningProcess:
-    """Compaction, which is the only work that a node gives to a process, at one simulated moment."""
+    """Compaction, the only work that a node gives to another process, takes one simulated moment."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine

@@ -1,4 +1,4 @@
-"""A member of a consumer group: joins, reads what it is given, commits what it has read, and now and then goes away."""
+"""A member of a consumer group: joins, reads its assignment, commits what it has read, and sometimes leaves."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -29,7 +29,7 @@ _STAYS_SECONDS = 25.0
 _POLL_MS = 500
 _ASSIGNOR = "range"
 
-# The coordinator is elsewhere, or not ready: the same request may be sent again.
+# The coordinator is elsewhere, or not ready: retry the same request.
 AGAIN = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -40,11 +40,11 @@ AGAIN = (
 
 
 class _Over(Exception):
-    """The member is none any more, or not of this generation."""
+    """The member no longer exists, or belongs to an earlier generation."""
 
 
 class SimulatedMember:
-    """Of a classic group, one partition's reader at a time; `group` is what all of its members were told."""
+    """A member of a classic group, with a reader per partition. `group` records the answers to all its members."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class SimulatedMember:
         group: GroupHistory,
         history: History,
     ) -> None:
-        """`partitions`: how many the topic has now."""
+        """`partitions` returns the topic's present number of partitions."""
         self.client = client
         self._topic = topic
         self._partitions = partitions
@@ -128,13 +128,13 @@ class SimulatedMember:
             "heartbeat", 3, REQUEST_SECONDS, member_id=self._member_id, generation_id=self._generation
         )
         if alive.error_code in AGAIN:
-            # Another may coordinate by now; one that reads nothing hears of it in no other way.
+            # Another broker may be the coordinator now; a member that reads nothing finds out only by looking it up.
             self._coordinator = None
             return
         self._check(alive.error_code)
 
     async def _go_away(self) -> None:
-        """With a word, or without: then the others wait for its session to end."""
+        """Leave the group, or go silently: then the others wait for its session to end."""
         random = self.client.random
         if random.random() < 0.5:
             await self._leave()
@@ -147,7 +147,7 @@ class SimulatedMember:
     # -- reading and committing
 
     async def _take_up(self) -> None:
-        """Go on where the group was."""
+        """Continue at the group's committed positions."""
         self._committed = {}
         for partition, offset in (await self._positions(self._readers)).items():
             self._committed[partition] = self._readers[partition].position = max(offset, 0)
@@ -177,7 +177,7 @@ class SimulatedMember:
 
     async def _commit(self) -> None:
         for partition, reader in self._readers.items():
-            # The same again until its outcome is known: a position must not be overtaken by an earlier one.
+            # Repeat until the outcome is known: an earlier commit must not overwrite a later one.
             while reader.position > self._committed[partition]:
                 if await self._commit_one(partition, reader.position):
                     self._committed[partition] = reader.position
@@ -249,7 +249,7 @@ async def find_coordinator(client: SimulatedClient, group_id: str) -> Address:
 async def fetch_positions(
     client: SimulatedClient, coordinator: Address, group: GroupHistory, topic: str, partitions: Any
 ) -> list[Position]:
-    """What is committed; NoAnswer when that is not said now."""
+    """The committed positions; NoAnswer if they are not available now."""
     start = client.loop.time()
     reply = await client.call(
         coordinator, "offset_fetch", 5, REQUEST_SECONDS,

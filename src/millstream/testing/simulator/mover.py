@@ -1,4 +1,4 @@
-"""Moves replicas of a topic: to other nodes, and away and back before a checkpoint knows of it."""
+"""Moves replicas of a topic: to other nodes, and away and back before a checkpoint records it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -24,14 +24,14 @@ class Mover:
         quorum: QuorumWatch,
         strike: Callable[[int], Awaitable[None]],
     ) -> None:
-        """`strike` ends a node without notice."""
+        """`strike` kills a node."""
         self._client = client
         self._nodes = list(nodes)
         self._quorum = quorum
         self._strike = strike
 
     async def move(self, topic: str, index: int) -> None:
-        """Move a partition to as many nodes as it has now, in any order, or back to where it was."""
+        """Move a partition to as many nodes as it has now, in any order, or cancel a move."""
         random = self._client.random
         now = self._partition(topic, index)
         if now is not None:
@@ -40,7 +40,7 @@ class Mover:
             await self._reassign(topic, index, None if random.random() < 0.15 else replicas)
 
     async def round_trip(self, topic: str, index: int) -> None:
-        """One replica goes and comes back, with a new log in the place of the old one; then its node ends."""
+        """Remove a replica and add it again with a new log; then kill its node."""
         random = self._client.random
         before = self._partition(topic, index)
         if before is None or before.adding or before.removing or len(before.replicas) < 2:
@@ -83,7 +83,7 @@ class Mover:
 
 
 async def grow(client: SimulatedClient, topic: str, count: int) -> int:
-    """Ask for so many partitions; returns the error code."""
+    """Ask for more partitions; returns the error code."""
     reply = await client.call(
         client.any_node(), "create_partitions", 1, _SECONDS,
         topics=[{"name": topic, "count": count, "assignments": None}], timeout=timedelta(seconds=5),

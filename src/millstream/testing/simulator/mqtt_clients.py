@@ -1,7 +1,7 @@
 """MQTT clients at two doors: publishers of QoS 1 and 2, a subscriber whose session moves, clients with a will.
 
-What was acknowledged is in the log and reaches the subscriber, QoS 2 once, in order by topic and QoS. The newest of a
-topic is retained, a will goes out once, or never after DISCONNECT, and a session has one connection.
+Every acknowledged message is in the log and reaches the subscriber, QoS 2 once, in order by topic and QoS. The newest
+message of a topic is retained, a will is published once, or never after DISCONNECT, and a session has one connection.
 """
 
 import asyncio
@@ -42,25 +42,25 @@ _PARTITIONS = 3
 _ANSWER_SECONDS = 8.0
 _PAUSE_SECONDS = 0.5
 _MOVE_SECONDS = 6.0
-# After healing: what was acknowledged must be delivered within this.
+# After healing, acknowledged messages must be delivered within this time.
 _ARRIVAL_SECONDS = 60.0
-# Before the log is read: doors tell of connections that ended, and wills go out.
+# Before the log is read: doors report ended connections, and wills are published.
 _LEASE_SECONDS = 25.0
-# Clocks of nodes jump by an hour, and sessions end by the clock: none may reach its end so.
+# Clocks of nodes jump by an hour, and sessions expire by the clock: no session may expire because of that.
 _EXPIRY_SECONDS = 7 * 24 * 3600
 _ERRORS_FROM = 0x80
 _CALLER = Caller(client_id="simulated judge")
 
 
 class _Publisher:
-    """One message at a time, sent again under the same identifier until it is acknowledged."""
+    """Sends one message at a time, again under the same identifier until it is acknowledged."""
 
     def __init__(self, number: int, device: Device) -> None:
         self.topic = f"t/{number}"
         self.retains = number % 2 == 0
         self.device = device
         self.acknowledged: list[tuple[str, int]] = []
-        """Values in their order, with their QoS."""
+        """Values in order, with their QoS."""
         self._number = 0
         self._answer: asyncio.Future[Packet] | None = None
         device.heard = self._heard
@@ -75,7 +75,7 @@ class _Publisher:
             await asyncio.sleep(random.expovariate(1 / _PAUSE_SECONDS))
 
     async def _publish(self, payload: bytes, qos: int) -> bool:
-        """Whether it was taken; one that is refused is not in the log."""
+        """Whether the message was accepted; a refused one is not in the log."""
         packet_id, repeats, received = self._number % 1_000 + 1, False, False
         while True:
             if not self.device.is_connected and not await self.device.connect():
@@ -112,7 +112,7 @@ class _Subscriber:
     def __init__(self, device: Device) -> None:
         self.device = device
         self.got: list[tuple[str, int]] = []
-        """Values in the order of their arrival, with their QoS."""
+        """Values in order of arrival, with their QoS."""
         self._unreleased: set[int] = set()
         self._suback: asyncio.Event = asyncio.Event()
         device.heard = self._heard
@@ -128,7 +128,7 @@ class _Subscriber:
                 self.device.drop()
 
     async def run(self, clients: "MqttClients") -> None:
-        """It loses its connections, or comes with another one while the first is open."""
+        """It loses its connections, or opens a second one while the first is open."""
         random = self.device.random
         while not clients.is_done:
             if not self.device.is_connected:
@@ -163,7 +163,7 @@ class _Subscriber:
 
 
 class _Mortal:
-    """Connects with a will again and again, and leaves with a word or without."""
+    """Connects with a will again and again, and disconnects cleanly or silently."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -186,7 +186,7 @@ class _Mortal:
                 else:
                     self.device.send(Disconnect())
                     self.never.append(value)
-                    # Another door's word may be heard first; the same door tells of DISCONNECT before it.
+                    # Another door's report may arrive first; the same door reports DISCONNECT before it.
                     self.device.stays_at_its_door = True
             await asyncio.sleep(random.expovariate(1.0))
 
@@ -218,7 +218,7 @@ class MqttClients:
         self._task = self._cluster.loop.create_task(self._run())
 
     async def finish(self) -> None:
-        """Let publishers come to their end, wait for what is due, read the log and what is retained."""
+        """Let publishers finish, wait for pending messages, read the log and the retained messages."""
         self.is_over = True
         assert self._task is not None
         await self._task
@@ -261,7 +261,7 @@ class MqttClients:
         ]
         return problems
 
-    # -- the parts of the above
+    # -- helpers of the clients above
 
     async def _run(self) -> None:
         for number in range(_DOORS):
@@ -290,7 +290,7 @@ class MqttClients:
         self._doors.append(SimulatedDoor(client.process, door))
 
     async def _arrivals(self) -> None:
-        """What does not come in this time is missing."""
+        """Messages that do not arrive in this time are missing."""
         end = self._cluster.loop.time() + _ARRIVAL_SECONDS
         wanted = {value for publisher in self._publishers for value, _ in publisher.acknowledged}
         while self._cluster.loop.time() < end:
@@ -308,7 +308,7 @@ class MqttClients:
                 except KafkaError as error:
                     if error.code is not ErrorCode.CORRUPT_MESSAGE:
                         raise
-                    # Who reads first meets the rot; it is mended from another replica meanwhile.
+                    # The first reader meets the rotten record; meanwhile it is repaired from another replica.
                     await asyncio.sleep(0.5)
                     continue
                 for record in read.records():
@@ -316,7 +316,7 @@ class MqttClients:
                 offset = max(read.next_offset, offset + 1)
 
     async def _read_retained(self) -> None:
-        """As one who subscribes now."""
+        """Read retained messages with a new subscription."""
         device = self._device("late", expiry_s=0)
         subscribed = asyncio.Event()
 
@@ -355,7 +355,7 @@ async def _create(doors: Doors, topic: NewTopic) -> None:
 
 
 def _in_order(publisher: _Publisher, seen: list[str], where: str) -> list[str]:
-    """MQTT promises it for messages of one topic and QoS; the first time that each was seen counts."""
+    """MQTT promises this order for messages of one topic and QoS; the first arrival of each message counts."""
     for wanted in (1, 2):
         sent = [value for value, qos in publisher.acknowledged if qos == wanted]
         mine = set(sent)

@@ -1,4 +1,4 @@
-"""An MQTT client in the simulation: its session outlives its connections, which break, and come back at any door."""
+"""An MQTT client in the simulation: its session outlives its connections, which break and reopen at any door."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _WAY_SECONDS = 0.002
 
 
 class SimulatedDoor:
-    """A door in a process of its own."""
+    """A door in its own process."""
 
     def __init__(self, process: Process, door: MqttDoor) -> None:
         self.process = process
@@ -27,7 +27,7 @@ class SimulatedDoor:
 
 
 class DeviceWire:
-    """One connection: what the door writes comes to the device, and the other way round, a little later."""
+    """One connection: bytes arrive at the other end a little later, in both directions."""
 
     def __init__(self, loop: SimulatedLoop, door: SimulatedDoor, heard: Callable[[Packet], None]) -> None:
         self.host = "device"
@@ -67,7 +67,7 @@ class DeviceWire:
         self._loop.call_later(_WAY_SECONDS, self._deliver, data, context=self._door.process.context)
 
     def drop(self) -> None:
-        """Without a word."""
+        """Close without DISCONNECT."""
         if self.is_open:
             self._shut()
             self._loop.call_later(_WAY_SECONDS, self._lost, context=self._door.process.context)
@@ -93,7 +93,7 @@ class DeviceWire:
 
 
 class Device:
-    """`heard` gets every packet of the newest connection but CONNACK."""
+    """`heard` gets every packet of the newest connection except CONNACK."""
 
     def __init__(
         self, name: str, doors: list[SimulatedDoor], loop: SimulatedLoop, random: Random, *, expiry_s: int
@@ -103,11 +103,11 @@ class Device:
         self.loop = loop
         self.wire: DeviceWire | None = None
         self.left: list[DeviceWire] = []
-        """Connections that a newer one took the session from, while they were open."""
+        """Connections from which a newer one took the session while they were open."""
         self.heard: Callable[[Packet], None] = lambda _: None
         self.sessions_lost = 0
         self.stays_at_its_door = False
-        """Whether it connects where it was last; else at any door."""
+        """Whether it reconnects to its last door; otherwise to any door."""
         self._doors = doors
         self._door: SimulatedDoor | None = None
         self._expiry_s = expiry_s
@@ -119,7 +119,7 @@ class Device:
         return self.wire is not None and self.wire.is_open
 
     async def connect(self, will: Will | None = None) -> bool:
-        """Whether it was let in: the session is then the one from before."""
+        """Whether the door accepted the connection, which resumes the former session."""
         if self.wire is not None and self.wire.is_open:
             self.left.append(self.wire)
         properties = ConnectProperties(session_expiry_s=self._expiry_s, receive_maximum=50)
@@ -138,7 +138,7 @@ class Device:
         with suppress(TimeoutError):
             connack = await asyncio.wait_for(self._answer, _ANSWER_SECONDS)
             if not connack.reason:
-                # A session of which no answer told may be there or not.
+                # Without an answer the session may or may not exist.
                 self.sessions_lost += self._has_session and not connack.session_present
                 self._has_session = self._expiry_s > 0
                 return True

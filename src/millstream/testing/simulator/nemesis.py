@@ -1,4 +1,4 @@
-"""What goes wrong in a run, drawn from the seed: one or two faults at a time, each with its end."""
+"""The faults of a run, drawn from the seed: one or two at a time, each with its end."""
 
 import asyncio
 import errno
@@ -22,14 +22,14 @@ KINDS = (
     "isolate", "cut_pair", "cut_one_way", "slow_link", "lose_segments", "reset",
     "slow_disk", "full_disk", "failing_sync", "bit_rot", "jump_clock",
 )  # fmt: skip
-"""Those of the plain profile; their order is a part of its draws."""
+"""The faults of the plain profile, whose draws depend on their order."""
 ALL_KINDS = (
     *KINDS,
     "blackout", "two_empty_disks", "halves", "stuck_disk", "full_disks_in_turn", "full_controller",
     "refused_quorum_log",
 )  # fmt: skip
 TORN_BLACKOUT = "torn_blackout"
-"""Drawn for itself: what every log is in doubt for is rare otherwise."""
+"""Drawn separately: otherwise it is rare that every log is in doubt."""
 
 _RESTART_SECONDS = (0.2, 6.0)
 _CUT_SECONDS = (0.5, 8.0)
@@ -56,7 +56,7 @@ class Nemesis:
         self._busy: dict[str, None] = {}
         self._emptied: dict[str, None] = {}
         drawn = random.sample(KINDS, random.randint(2, 6))
-        # Each run has a few kinds only: with all of them at once, each hides what another would show.
+        # Each run has a few kinds only: all of them at once would hide each other's effects.
         self.kinds = tuple(kinds or drawn)
         decay = Decay(cluster, random, quorum, self._while_down)
         self._works: list[FaultWork] = [
@@ -106,7 +106,7 @@ class Nemesis:
             await fault()
 
     async def _look_after(self) -> None:
-        """A program that ended by itself is started again, as a supervisor would."""
+        """A program that ended by itself is restarted, as by a supervisor."""
         while True:
             await asyncio.sleep(1.0)
             for node in self._cluster.nodes.values():
@@ -117,7 +117,7 @@ class Nemesis:
                     node.start()
 
     async def strike(self, node_id: int) -> None:
-        """Somebody has brought a node to where an end without notice would matter."""
+        """Kill a node that the caller has brought to a critical point."""
         if not self._is_over:
             self.count += 1
             await self._end(self._cluster.nodes[node_id], power_loss=self._random.random() < 0.5)
@@ -152,7 +152,7 @@ class Nemesis:
         self._start(node)
 
     async def _while_down(self, node: SimulatedNode, work: Callable[[], None]) -> None:
-        """End the node, in order or not; do something to its disk before it starts again."""
+        """Stop or kill the node, do `work` on its disk, and start it again."""
         if not node.is_up or node.name in self._busy or node.name in self._cluster.spoken_for:
             return
         if self._random.random() < 0.5:
@@ -170,7 +170,7 @@ class Nemesis:
         self._start(node)
 
     async def _storm(self) -> None:
-        """One after the other is killed and started again at once, so that elections meet voters that forget."""
+        """Kill random nodes and restart them at once, so that elections meet voters that just restarted."""
         self._note("storm")
         for _ in range(self._random.randint(5, 25)):
             node = self._any()
@@ -181,7 +181,7 @@ class Nemesis:
             await self._sleep(0.0, 0.5)
 
     async def _ambush(self) -> None:
-        """An election of the quorum, at its worst moment: the voter is killed as it votes, and its choice cut off."""
+        """Disturb an election of the quorum: kill the voter as it votes, then cut off the candidate."""
         nodes = self._cluster.nodes
         old = nodes.get(self._quorum.leader_id or 0)
         if old is None or not old.is_up or old.name in self._busy:
@@ -205,7 +205,7 @@ class Nemesis:
         if nodes[voter].is_up and nodes[voter].name not in self._busy:
             nodes[voter].crash(power_loss=True)
             nodes[voter].start()
-        # The vote arrives, and nothing that follows from it gets out.
+        # The vote reaches the candidate, but nothing that follows from it gets out.
         await asyncio.sleep(3 * self._cluster.network.base_delay)
         await self._cut(self._around(nodes[candidate]))
 
@@ -227,12 +227,12 @@ class Nemesis:
             node.start()
 
     async def _empty_disk(self) -> None:
-        """A node comes back with nothing on its disk, under an id that others know: nobody may take it in."""
+        """A node returns with an empty disk under a known id: the other nodes must refuse it."""
         node, spoken_for = self._any(), self._cluster.spoken_for
         if not node.is_up or node.name in self._busy or node.name in spoken_for:
             return
         if len(self._emptied) >= len(self._cluster.addresses) - 1:
-            # Of the first nodes one keeps its disk: with nothing left anywhere, a new cluster is what there should be.
+            # One of the first nodes keeps its disk: with all disks empty, founding a new cluster would be correct.
             return
         self._note("empty disk", node.name)
         self._busy[node.name] = spoken_for[node.name] = self._emptied[node.name] = None
@@ -250,11 +250,11 @@ class Nemesis:
         self._start(node)
 
     async def _two_empty_disks(self) -> None:
-        """Two come back with nothing at the same moment: together they must not take themselves for a cluster."""
+        """Two nodes return with empty disks at the same time: together they must not found a cluster."""
         await asyncio.gather(self._empty_disk(), self._empty_disk())
 
     async def _torn_blackout(self) -> None:
-        """A blackout amid writes: in most logs a part of a batch stands behind what was synced. They are in doubt."""
+        """A blackout amid writes: most logs end with a torn batch after their synced part, and are in doubt."""
         await self._blackout(self._tear)
 
     def _tear(self, node: SimulatedNode) -> None:
@@ -270,7 +270,7 @@ class Nemesis:
                 file.close()
 
     async def _blackout(self, work: Callable[[SimulatedNode], None] = lambda _: None) -> None:
-        """Everything loses its power at once, `work` is done to each machine, and they come back one by one."""
+        """All nodes lose power at once, `work` is done on each machine, and they restart one by one."""
         self._note("blackout")
         nodes = [node for node in self._cluster.nodes.values() if node.is_up and node.name not in self._busy]
         for node in nodes:
@@ -320,7 +320,7 @@ class Nemesis:
         await self._cut(ways if self._random.random() < 0.5 else [(there, here) for here, there in ways])
 
     async def _halves(self) -> None:
-        """Two sides that do not hear each other; one of them may be a majority."""
+        """Two sides that cannot reach each other; one of them may be a majority."""
         names = self._cluster.names
         here = self._random.sample(names, self._random.randint(1, len(names) - 1))
         there = [name for name in names if name not in here]
@@ -364,7 +364,7 @@ class Nemesis:
         node.machine.disk_seconds = 0.0005
 
     async def _stuck_disk(self) -> None:
-        """What is asked of the disk takes seconds: nothing fails, and nothing gets done."""
+        """Disk requests take seconds: nothing fails, and nothing progresses."""
         node = self._any()
         node.machine.disk_seconds = self._random.choice((2.0, 5.0))
         self._note("stuck disk", node.name, seconds=node.machine.disk_seconds)
@@ -375,12 +375,12 @@ class Nemesis:
         await self._fill(self._any(), _CUT_SECONDS)
 
     async def _full_disks_in_turn(self) -> None:
-        """Each node's, one after the other: whoever takes over is the next."""
+        """Fill the disks one after the other, so that each successor meets a full disk too."""
         for node in self._random.sample(list(self._cluster.nodes.values()), len(self._cluster.nodes)):
             await self._fill(node, (0.5, 5.0))
 
     async def _full_controller(self) -> None:
-        """Longer than it takes to elect another, who may be the next."""
+        """Longer than an election takes; the next controller may be hit next."""
         node = self._controller()
         if node is not None:
             await self._fill(node, (3.0, 12.0))
@@ -397,7 +397,7 @@ class Nemesis:
         return self._cluster.nodes.get(self._quorum.leader_id or 0)
 
     async def _refused_quorum_log(self) -> None:
-        """There is no room for the quorum's log, and room enough for all else: often it lies on another disk."""
+        """Only the quorum's log has no room, as when it lies on a disk of its own."""
         node = self._controller() if self._random.random() < 0.5 else self._any()
         if node is None:
             return
@@ -408,7 +408,9 @@ class Nemesis:
         faults.remove(fault)
 
     async def _bit_rot(self) -> None:
-        """On one machine only, so that a sound copy is left; not in the newest bytes, which nobody else may have."""
+        """On one machine only, so that a sound copy is left; not in the newest bytes, which other replicas may not
+        have.
+        """
         node = self._rotten
         disk = node.machine.disk
         logs = [path for path in disk.paths() if path.startswith("/data/topics/") and path.endswith(".log")]

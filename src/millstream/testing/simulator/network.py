@@ -12,19 +12,19 @@ from millstream.testing.simulator.transport import End, Listener
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
-# How long TCP waits before it sends again what got lost.
+# TCP's time-out before a retransmission.
 RETRY_SECONDS = 0.2
 
 
 class Network:
-    """Machines have names. What is sent over a cut comes when the cut heals, unless its connection is gone by then."""
+    """Machines have names. Data sent over a cut arrives when the cut heals, unless its connection is gone by then."""
 
     def __init__(self, loop: SimulatedLoop, random: Random) -> None:
         self.loop = loop
         loop.network = self
         self.base_delay = 0.0002
         self.loss = 0.0
-        """The share of segments that must be sent again."""
+        """The share of segments that must be retransmitted."""
         self._random = random
         self._extra_delay: dict[tuple[str, str], float] = {}
         self._cuts: set[tuple[str, str]] = set()
@@ -37,7 +37,7 @@ class Network:
     # -- the nemesis' side
 
     def cut(self, source: str, target: str) -> None:
-        """Nothing gets from `source` to `target` any more."""
+        """Cut the way from `source` to `target`."""
         self._cuts.add((source, target))
 
     def heal(self, source: str, target: str) -> None:
@@ -52,7 +52,7 @@ class Network:
         self._go_on()
 
     def slow(self, source: str, target: str, seconds: float) -> None:
-        """Let everything on that way take so much longer."""
+        """Delay everything on that way by so much."""
         self._extra_delay[source, target] = seconds
 
     def reset(self, one: str, other: str) -> None:
@@ -61,7 +61,7 @@ class Network:
             end.break_off(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
 
     def process_died(self, process: Process, *, silently: bool) -> None:
-        """Its connections are reset by the system, or with `silently` (no power) others find out by waiting."""
+        """Reset the machine's connections; with `silently` (no power) peers only notice by time-outs."""
         for key, listener in list(self._listeners.items()):
             if listener.process is process:
                 del self._listeners[key]
@@ -74,7 +74,7 @@ class Network:
         self._down.add(machine)
 
     def machine_up(self, machine: str) -> None:
-        """Back: it knows nothing of the connections it had, and says so to whoever still uses one."""
+        """The machine is back: it has forgotten its former connections, and resets any that a peer still uses."""
         self._down.discard(machine)
         for end in [end for end in self._ends if end.other.machine == machine]:
             if end.has_unsent:
@@ -98,7 +98,7 @@ class Network:
         )
 
     def answer_for_the_dead(self, end: End) -> None:
-        """The other side of this connection died; its machine, when it can be reached, says so."""
+        """The other end of this connection died; its machine sends a reset once it can be reached."""
         if end.other.process.is_alive or not self.is_open(end.machine, end.other.machine):
             return
         if self.is_open(end.other.machine, end.machine):
@@ -136,13 +136,13 @@ class Network:
         mine.other, theirs.other = theirs, mine
         self._ends[mine] = self._ends[theirs] = None
         protocol = factory()
-        # The other side may be paused, and gets to know of the connection when it goes on.
+        # The other side may be paused, and sees the connection when it continues.
         self.loop.call_soon(theirs.begin, listener.factory, context=listener.process.context)
         mine.attach(protocol)
         return mine, protocol
 
     async def _round_trip(self, source: str, target: str) -> None:
-        """There and back, or, while the way is cut, nothing until whoever waits gives up."""
+        """A round trip; while the way is cut, no answer until the caller gives up."""
         await asyncio.sleep(self.delay(source, target) + self.delay(target, source))
         while not (self.is_open(source, target) and self.is_open(target, source)):
             opened: asyncio.Future[Any] = self.loop.create_future()
@@ -151,7 +151,7 @@ class Network:
             await asyncio.sleep(self._random.random() * RETRY_SECONDS * 2)
 
     def _go_on(self) -> None:
-        """After a cut: who waits tries again."""
+        """After a cut, waiting connections retry."""
         waiting, self._waiting = self._waiting, []
         for source, target, opened in waiting:
             if opened.done():

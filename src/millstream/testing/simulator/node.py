@@ -12,7 +12,7 @@ from millstream.testing.simulator.loop import Process
 from millstream.testing.simulator.machine import Machine
 
 TICK_MS = 300
-"""A tick wakes a node up and mostly finds nothing to do."""
+"""A tick wakes a node up, and mostly finds nothing to do."""
 
 RAFT = RaftSettings(heartbeat_ticks=2, election_ticks=4, snapshot_retry_ticks=30, write_retry_ticks=5)
 """An election after 1.2 to 2.4 seconds of silence."""
@@ -24,7 +24,7 @@ PORT = 9092
 
 
 class SimulatedNode:
-    """`broker` is the program's present life; None while the machine has none."""
+    """`broker` is the program's present life; None while none runs."""
 
     def __init__(self, machine: Machine, node_id: int, settings: Settings) -> None:
         self.machine = machine
@@ -33,7 +33,7 @@ class SimulatedNode:
         self.ended: str | None = None
         """Why the program ended by itself."""
         self.ends: list[str] = []
-        """Every reason for which a program here ended by itself."""
+        """All reasons for which the node's programs ended by themselves."""
         self.lives = 0
         self.settings = replace(
             settings, broker=replace(settings.broker, id=node_id, host=machine.name, port=PORT)
@@ -54,7 +54,7 @@ class SimulatedNode:
 
     @property
     def serving(self) -> Node | None:
-        """The program, if clients may come to it."""
+        """The program, if clients may connect to it."""
         return self.broker if self.broker is not None and self.broker.is_serving else None
 
     @property
@@ -82,7 +82,7 @@ class SimulatedNode:
         self.machine.crash(power_loss=power_loss)
 
     async def stop(self) -> None:
-        """An orderly end; call it from outside the program."""
+        """A clean stop; call it from outside the program."""
         broker = self.broker
         if broker is not None:
             context = self.process.context

@@ -1,8 +1,8 @@
-"""Somebody who adds nodes to the running cluster and takes nodes out, as `millstream cluster add` and `remove` do.
+"""Adds nodes to the running cluster and removes nodes, as `millstream cluster add` and `remove` do.
 
-A fourth node comes with an empty disk, gets a vote and replicas; then one of the four goes, perhaps the new one, and
-perhaps comes back with nothing. In some runs the one that goes has lost its disk, and is given up as with `remove
---force`. All of it while nodes die and are cut off.
+A fourth node joins with an empty disk, gets a vote and replicas; then one of the four is removed, perhaps the new one,
+and perhaps joins again with an empty disk. In some runs the removed node has lost its disk, as for `remove --force`.
+All of it while nodes die and are cut off.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _GIVING_UP_SHARE = 0.3
 
 
 def changes_nodes(seed: int) -> bool:
-    """Whether nodes come and go in that run, unless all of one node's disk rots in it."""
+    """Whether nodes are added and removed in this run; not if all of one node's disk rots."""
     return Random(f"changes of nodes in {seed}").random() < _SHARE
 
 
@@ -40,12 +40,12 @@ def gives_up_a_node(seed: int) -> bool:
 
 
 class NodeChanges:
-    """What was begun comes to its end after `finish`; nothing is begun any more."""
+    """After `finish`, changes under way are completed and none is begun."""
 
     def __init__(
         self, cluster: SimulatedCluster, random: Random, quorum: QuorumWatch, *, gives_up: bool = False
     ) -> None:
-        """`gives_up`: the node that goes has lost its disk."""
+        """`gives_up`: the node to remove has lost its disk."""
         self.count = 0
         self._gives_up = gives_up
         self._cluster = cluster
@@ -57,7 +57,7 @@ class NodeChanges:
         self._is_over = False
         self._given_votes: dict[int, None] = {}
         self._unsure: set[int] = set()
-        """Nodes that a request without an answer named: it may be carried out yet."""
+        """Nodes named by a request without an answer, which may still be carried out."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -70,7 +70,7 @@ class NodeChanges:
             await self._task
 
     def what_is_missing(self) -> str | None:
-        """Why the membership is not what was asked for."""
+        """Why the membership is not as requested."""
         leading = [
             node.serving.metadata.quorum.status()
             for node in self._cluster.nodes.values()
@@ -93,7 +93,7 @@ class NodeChanges:
 
     @property
     def _image(self) -> MetadataImage:
-        """The newest there is: whoever removes a node looks well before."""
+        """The newest metadata, as an operator would check before removing a node."""
         return self._quorum.newest
 
     async def _work(self) -> None:
@@ -119,7 +119,7 @@ class NodeChanges:
                 return
             await self._remove(victim, heir)
             self._cluster.given_up[victim.node_id] = None
-            # Somebody may have started it with the empty disk, under an id that was free again: it joined.
+            # Another fault may have started it with the empty disk, under an id that was free again: it joined.
             if victim.is_up:
                 victim.crash(power_loss=False)
             await self._unregister(victim)
@@ -135,9 +135,9 @@ class NodeChanges:
     # -- coming
 
     async def _join(self, node: SimulatedNode, *, has_vote: bool) -> None:
-        """Return when the node is let in; with `has_vote` when it has one."""
+        """Return when the node has joined; with `has_vote` when it has a vote."""
         log.warning("node comes", node=node.name, has_vote=has_vote)
-        # Until it is known nobody would refuse another disk under its id.
+        # Until the cluster knows the node, it would accept another disk under its id.
         self._cluster.spoken_for[node.name] = None
         if not node.is_up:
             node.start()
@@ -158,7 +158,7 @@ class NodeChanges:
         self._given_votes[node.node_id] = None
 
     async def _give(self, node_id: int) -> None:
-        """Replicas of some partitions, in any order."""
+        """Give it replicas of some partitions, in any order."""
         random = self._random
         for name, index, partition in list(_partitions(self._image)):
             others = [each for each in partition.replicas if each != node_id]
@@ -170,7 +170,7 @@ class NodeChanges:
     # -- going
 
     async def _lose(self, node: SimulatedNode) -> bool:
-        """Its disk is gone. False when others lack something that it had: then the disk is found again."""
+        """Lose its disk. False, with the disk restored, if it held something that the other nodes lack."""
         while node.name in self._cluster.spoken_for:  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_SECONDS)
         log.warning("node loses its disk", node=node.name)
@@ -192,7 +192,7 @@ class NodeChanges:
         return False
 
     def _is_spare(self, node_id: int) -> bool:
-        """Every partition has another that surely has all of it."""
+        """Whether every partition has another replica that surely has all its records."""
         return all(
             set(partition.isr) - {node_id}
             for _, _, partition in _partitions(self._image)
@@ -200,9 +200,9 @@ class NodeChanges:
         )
 
     async def _remove(self, node: SimulatedNode, heir: SimulatedNode | None) -> None:
-        """Its replicas move to others, then it loses its registration and its vote, and ends.
+        """Move its replicas to other nodes, then remove its registration and its vote; its process ends.
 
-        The `heir` gets a vote at the same moment: the quorum must take one after the other.
+        The `heir` gets a vote at the same moment: the quorum must make one change after the other.
         """
         while node.name in self._cluster.spoken_for:  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_SECONDS)
@@ -233,7 +233,7 @@ class NodeChanges:
         await self._insist(out, "remove_raft_voter", node, voter_id=node.node_id)
 
     async def _evacuate(self, node_id: int) -> None:
-        """Return when no partition has a replica there."""
+        """Return when the node has no replica."""
         while True:
             image = self._image
             left = [each for each in _partitions(image) if node_id in each[2].replicas]
@@ -252,7 +252,7 @@ class NodeChanges:
     # -- coming again
 
     async def _try_the_old_disk(self, node: SimulatedNode) -> None:
-        """A node that was removed does not know: it is refused, and ends by itself."""
+        """Start a removed node, which does not know of its removal: it is refused, and ends by itself."""
         while node.is_up:  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_SECONDS)
         log.warning("removed node is started", node=node.name)

@@ -1,4 +1,4 @@
-"""Somebody who runs the cluster while it is under fire: moves replicas, changes a topic's settings, lets it grow."""
+"""An operator who changes the cluster during faults: moves replicas, alters a topic's settings, adds partitions."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -19,20 +19,20 @@ _SECONDS = 6.0
 _TOPIC, _SET = 2, 0
 _PAUSE_SECONDS = 4.0
 _MOST_PARTITIONS = 5
-# Never fewer than two replicas: what is left of a reassignment must survive the loss of one.
+# Never fewer than two replicas: a reassignment must survive the loss of one.
 _FACTORS = (2, 3, 3)
 _VALUES = {
     "min.insync.replicas": ("1", "2", "2", "3"),
     "segment.bytes": ("1500", "6000"),
-    # As it is by default; said aloud, it must be kept as well.
+    # The default; set explicitly, it must be kept as well.
     "unclean.leader.election.enable": ("false",),
 }
-# Of topics that have it from the beginning.
+# For topics that have it from the beginning.
 _ROUTING = {"client.routing": ("direct", "proxy")}
 
 
 class SimulatedOperator:
-    """Of one topic. `does` are the kinds of what it does: "moves", "settings", "round_trips", "growth"."""
+    """Operates on one topic. `does` are the kinds of work: "moves", "settings", "round_trips", "growth"."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class SimulatedOperator:
         mover: Mover | None = None,
         grown: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`configs`: what the topic is created with. `grown` is told how many partitions it has now."""
+        """`configs` are those the topic is created with. `grown` is called with the new number of partitions."""
         self.client = client
         self.is_over = False
         self._topic = topic
@@ -62,7 +62,7 @@ class SimulatedOperator:
         self._works = [works[kind] for kind in does]
         self._values = _VALUES | (_ROUTING if _ROUTING.keys() & configs.keys() else {})
         self._writes = [Write(f"{topic}: {name}", value, 0.0, 0.0) for name, value in configs.items()]
-        """Settings; of those without an answer nobody knows whether they were, or will be, set."""
+        """Alter settings; without an answer it is unknown whether they were, or will be, set."""
 
     async def work(self) -> None:
         random = self.client.random
@@ -74,7 +74,7 @@ class SimulatedOperator:
             await asyncio.sleep(random.expovariate(1 / _PAUSE_SECONDS))
 
     async def _move(self) -> None:
-        """To other replicas, in another order, or, now and then, back to where they were."""
+        """Move to other replicas, reorder them, or sometimes cancel the move."""
         random = self.client.random
         replicas = random.sample(self._nodes, min(random.choice(_FACTORS), len(self._nodes)))
         wanted = None if random.random() < 0.15 else replicas
@@ -97,7 +97,7 @@ class SimulatedOperator:
             return
         wanted = self._partitions + 1
         if await grow(self.client, self._topic, wanted) in (ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS):
-            # Also when it had as many already: an earlier request was carried out, and its answer was lost.
+            # Also if it had as many already: an earlier request was carried out, and its answer was lost.
             self._partitions = wanted
             self._grown(wanted)
 
@@ -115,7 +115,7 @@ class SimulatedOperator:
         log.warning("set", setting=name, value=value, code=code)
 
     def judge_settings(self, topic: TopicImage) -> list[Anomaly]:
-        """Whether what was acknowledged explains what the topic has in the end."""
+        """Whether the acknowledged changes explain the topic's final state."""
         now = self.client.loop.time()
         keys = dict.fromkeys(write.key for write in self._writes)
         reads = [Read(key, topic.configs.get(key.removeprefix(f"{self._topic}: ")), now, now) for key in keys]
@@ -123,7 +123,7 @@ class SimulatedOperator:
 
 
 async def set_configs(client: SimulatedClient, topic: str, configs: Mapping[str, str]) -> int:
-    """Change a topic's settings; returns the error code."""
+    """Alter a topic's settings; returns the error code."""
     reply = await client.call(
         client.any_node(), "incremental_alter_configs", 0, _SECONDS,
         resources=[{

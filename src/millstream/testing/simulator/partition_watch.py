@@ -1,4 +1,4 @@
-"""The rules of replicated partitions, checked whenever one changes hands, moves its high watermark or is cut."""
+"""The rules of replicated partitions, checked at each change of leader, high watermark or log end."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -19,8 +19,8 @@ Place = tuple[bytes, int]
 
 
 class PartitionWatch:
-    """One leader an epoch; no leader without what was committed before it; nothing committed that is not on the disks
-    of all in sync; a high watermark never goes back, and nobody gives up what lies below it.
+    """One leader an epoch; no leader without all committed records; nothing committed that is not on the disks of all
+    in-sync replicas; a high watermark never goes back, and no replica truncates below it.
     """
 
     def __init__(self, loop: SimulatedLoop, cluster: SimulatedCluster, quorum: QuorumWatch) -> None:
@@ -32,17 +32,17 @@ class PartitionWatch:
         quorum.image_came = self._image_came
         self._leaders: dict[tuple[bytes, int, int], str] = {}
         self._committed: dict[Place, int] = {}
-        """The highest high watermark that any leader has told of."""
+        """The highest high watermark of any leader."""
         self._committed_in: dict[Place, dict[int, int]] = {}
         """The same by leader epoch."""
         self._held = 0
-        """Offsets that the log held which is just being cut: one without any gives nothing up."""
+        """How many offsets the log holds that is being truncated; a log without any loses nothing."""
         self._is_damaged = False
-        """Whether it cannot be read from where it is to end."""
+        """Whether the log cannot be read at its new end."""
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """See every partition that lives meanwhile."""
+        """Check every partition within the `with` block."""
         originals = {name: getattr(Partition, name) for name in ("_advance", "lead", "truncated")}
         cut = PartitionLog.truncate
         propose = LeaderState.propose
@@ -94,7 +94,9 @@ class PartitionWatch:
         for each in joining:
             follower = state.follower(each)
             if follower is None or follower.is_damaged:
-                self._violated(f"node {each} is to be in sync, though it said that it waits for a repair")
+                self._violated(
+                    f"node {each} joins the in-sync set, though it reported that it waits for a repair"
+                )
 
     def _advanced(self, partition: Partition, before: int, after: int) -> None:
         if after < before:
@@ -103,7 +105,7 @@ class PartitionWatch:
         if not partition.is_leader:
             if after > self._committed.get(place, 0):
                 self._violated(
-                    f"{_name(partition)}: {_here()} takes what lies below {after} for committed; no leader has said so"
+                    f"{_name(partition)}: {_here()} counts all below {after} as committed; no leader has committed it"
                 )
             return
         self._note_committed(partition)
@@ -134,7 +136,7 @@ class PartitionWatch:
         if partition.is_leader and partition.leader_epoch == leader_epoch:
             return
         self.elections += 1
-        # Not what came later: who hears late of its election leads for a moment in an epoch that is over.
+        # Not records of later epochs: a late leader may begin in an epoch that is already over.
         epochs = self._committed_in.get((partition.topic_id, partition.index), {})
         committed = max((upper for epoch, upper in epochs.items() if epoch <= leader_epoch), default=0)
         if partition.log.offline is None and partition.log.log_end_offset < committed:
@@ -144,7 +146,7 @@ class PartitionWatch:
             )
 
     def _begins(self, partition: Partition) -> None:
-        """A leader says from its first moment what it takes for committed: all that it has, where it alone counts."""
+        """A new leader may at once count as committed what it has, if it alone is in sync."""
         place = partition.topic_id, partition.index
         known = self._known(partition)
         if (
@@ -155,8 +157,8 @@ class PartitionWatch:
             return
         if known.counted_on != {known.leader}:
             self._violated(
-                f"{_name(partition)}: {_here()} begins to lead in epoch {partition.leader_epoch} and takes what lies"
-                f" below {partition.high_watermark} for committed; no leader has said so"
+                f"{_name(partition)}: {_here()} begins to lead in epoch {partition.leader_epoch} and counts"
+                f" everything below {partition.high_watermark} as committed; no leader has committed it"
             )
         self._note_committed(partition)
 
@@ -171,12 +173,12 @@ class PartitionWatch:
         end = partition.log.log_end_offset
         if end < partition.high_watermark and self._held and not self._may_cut_more(partition):
             self._violated(
-                f"{_name(partition)}: {_here()} cuts its log to {end}, below its high watermark"
+                f"{_name(partition)}: {_here()} truncates its log to {end}, below its high watermark"
                 f" {partition.high_watermark}"
             )
 
     def _may_cut_more(self, partition: Partition) -> bool:
-        """Damage hides the place where the log is to end, and others are known to have what lies between."""
+        """Damage hides the log's new end, and other replicas are known to have the records in between."""
         known = self._known(partition)
         return (
             self._is_damaged
@@ -185,12 +187,12 @@ class PartitionWatch:
         )
 
     def committed_after(self, partition: Partition) -> int | None:
-        """Up to where leaders of later epochs than this one's have committed; None where there are none."""
+        """Up to which offset leaders of later epochs have committed; None without any."""
         epochs = self._committed_in.get((partition.topic_id, partition.index), {})
         return max((upper for epoch, upper in epochs.items() if epoch > partition.leader_epoch), default=None)
 
     def _minimum(self, partition: Partition) -> int:
-        """What the metadata that this node has say: eligible leaders are chosen by it."""
+        """The metadata of this node, by which eligible leaders are chosen."""
         for node in self._cluster.nodes.values():
             if node.name == _here() and node.broker is not None:
                 topic = node.broker.metadata.image.topics.get(partition.topic)
@@ -199,7 +201,7 @@ class PartitionWatch:
         return 1
 
     def _known(self, partition: Partition) -> PartitionImage | None:
-        """The partition as the newest metadata have it, whoever knows of them."""
+        """The partition in the newest metadata of any node."""
         # The leader's own may be newer: it acts on a change while that is being applied.
         brokers = [node.broker for node in self._cluster.nodes.values() if node.name == _here()]
         images = [self._quorum.newest, *(each.metadata.image for each in brokers if each is not None)]
@@ -214,7 +216,7 @@ class PartitionWatch:
         return known
 
     def _image_came(self, before: MetadataImage, after: MetadataImage) -> None:
-        """Whoever is in sync from now on has all that is committed."""
+        """Every replica that joins the in-sync set has all committed records."""
         for name, topic in after.topics.items():
             old = before.topics.get(name)
             if old is topic or old is None or old.topic_id != topic.topic_id:
@@ -232,7 +234,7 @@ class PartitionWatch:
                         )
 
     def _durable_end(self, broker_id: int, topic: str, index: int, topic_id: bytes) -> int | None:
-        """What that node's copy holds on disk; None when the node is away, or has another topic by that name."""
+        """The log end on that node's disk; None if the node is away, or has another topic of that name."""
         node = self._cluster.nodes.get(broker_id)
         broker = None if node is None else node.broker
         copy = None if broker is None else broker.partitions.get(topic, index)

@@ -1,9 +1,9 @@
-"""What a seed draws before anything happens: the cluster's settings, the kinds of faults, what clients do.
+"""What a seed draws before the run: the cluster's settings, the kinds of faults, the clients' work.
 
 Two profiles. `swarm`: each seed has a few kinds of faults and extreme settings, so that what is rare in most clusters
 is common in one of them (Groce and others, "Swarm Testing", 2012). `plain`: three nodes with the same settings each
-time, one topic that is used, and faults from the first eighteen kinds. Every subject has a generator of its own: one
-choice more does not change the others.
+time, one used topic, and faults from the first eighteen kinds. Every subject has its own generator, so that another
+choice does not change the rest.
 """
 
 from collections.abc import Collection, Sequence
@@ -17,7 +17,7 @@ from millstream.testing.simulator.decay import KINDS as DECAY
 from millstream.testing.simulator.nemesis import ALL_KINDS, TORN_BLACKOUT
 
 _NODES = (3, 3, 3, 3, 3, 3, 3, 3, 5)
-# Of the runs in which bits may rot, because their draw of faults has it: elsewhere replicas could not be moved.
+# The share of runs with bit rot that move replicas: in the others nothing may be moved.
 _ROT_SHARE = 0.4
 # Of the others: those in which files decay in more ways, on more than one machine.
 _DECAY_SHARE = 0.25
@@ -33,14 +33,14 @@ class Profile(StrEnum):
 
 
 class SideKind(StrEnum):
-    """What becomes of a side topic's records."""
+    """How a side topic's records are deleted."""
 
     STREAM = "stream"
-    """They stay as long as the topic does."""
+    """Never, as long as the topic exists."""
     TRIMMED = "trimmed"
     """Clients delete the oldest ones."""
     RETAINED = "retained"
-    """Retention does."""
+    """By retention."""
     COMPACTED = "compacted"
 
 
@@ -53,7 +53,7 @@ class GroupStyle(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SidePlan:
-    """A topic that is made, used, changed and deleted, over and over."""
+    """A topic that is created, used, changed and deleted, over and over."""
 
     name: str
     kind: SideKind
@@ -61,14 +61,14 @@ class SidePlan:
     replicas: int
     configs: dict[str, str]
     life_seconds: float
-    """About how long one lives before it is deleted."""
+    """Roughly how long one lives before it is deleted."""
     works: tuple[str, ...]
-    """What is done to it meanwhile."""
+    """The changes made to it meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerPlan:
-    """The topic that is never deleted, and those who use it."""
+    """The topic that is never deleted, and its clients."""
 
     partitions: int
     configs: dict[str, str]
@@ -77,7 +77,7 @@ class LedgerPlan:
     members: int
     works: tuple[str, ...]
     eager_offsets: bool
-    """Whether positions of groups are in tiny segments, which are compacted as soon as they are full."""
+    """Whether group offsets are in tiny segments, which are compacted as soon as they are full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +89,10 @@ class Plan:
     gap_seconds: float
     at_once: int
     settings: dict[str, int]
-    """Those of the cluster that differ from run to run, by the names that `apply` knows."""
+    """The cluster settings that differ between runs, by the names that `apply` knows."""
     ledger: LedgerPlan
     splits_jobs: bool
-    """Whether what threads do is done in pieces, between which others come."""
+    """Whether threads' jobs run in pieces, with other jobs in between."""
     sides: tuple[SidePlan, ...] = field(default=())
 
     def random(self, subject: str) -> Random:
@@ -132,7 +132,7 @@ class Plan:
         )
 
     def describe(self) -> dict[str, str]:
-        """For somebody who looks at the run."""
+        """A description for a person who studies the run."""
         ledger = self.ledger
         return {
             "routing": self.routing,
@@ -154,7 +154,7 @@ class Plan:
 def draw_plan(
     seed: int, *, routing: str | None = None, faults: Sequence[str] = (), changes_nodes: bool = False
 ) -> Plan:
-    """`routing` and `faults` are the caller's where they are given; `changes_nodes`: somebody else moves replicas."""
+    """The caller may fix `routing` and `faults`. `changes_nodes`: another client moves replicas."""
     kinds = tuple(faults) or _draw_faults(seed, changes_nodes=changes_nodes)
     troubles = Random(f"{seed}:troubles")
     rots = files_decay(kinds)
@@ -173,12 +173,12 @@ def draw_plan(
 
 
 def files_decay(kinds: Collection[str]) -> bool:
-    """Whether some copies of records are lost by themselves: then sound ones must be left."""
+    """Whether copies of records are lost by decay: then sound ones must be left."""
     return not {"bit_rot", *DECAY}.isdisjoint(kinds)
 
 
 def _draw_faults(seed: int, *, changes_nodes: bool) -> tuple[str, ...]:
-    """Each kind is in or out; in one run few are, in another most."""
+    """Each kind is in or out; one run has few, another most."""
     random = Random(f"{seed}:faults")
     share = random.choice((0.1, 0.2, 0.4, 0.7))
     drawn = {kind: Random(f"{seed}:fault {kind}").random() < share for kind in ALL_KINDS}
@@ -188,9 +188,9 @@ def _draw_faults(seed: int, *, changes_nodes: bool) -> tuple[str, ...]:
         drawn["bit_rot"] = False
     kinds = tuple(kind for kind, is_in in drawn.items() if is_in)
     if is_other and rot.random() < _DECAY_SHARE:
-        # Where nodes go, one mind moves.
+        # While nodes are added and removed, only one client moves replicas.
         decay = [kind for kind in DECAY if not (changes_nodes and kind == "rot_in_move")]
-        # As often as others, however many of those there are.
+        # As often as other faults, however many kinds of those there are.
         kinds += tuple(rot.sample(decay, rot.randint(1, 3))) * max(1, len(kinds) // 4)
     if Random(f"{seed}:torn logs").random() < _TORN_SHARE:
         kinds += (TORN_BLACKOUT,) * max(1, len(kinds) // 4)
@@ -202,7 +202,7 @@ def _draw_settings(random: Random) -> dict[str, int]:
     return {
         "session_ms": session_ms,
         "heartbeat_ms": heartbeat_ms,
-        # From several in a second to none in a run.
+        # From several a second to none in a run.
         "checkpoint_ms": random.choice((300, 2_000, 5_000, 20_000, 600_000)),
         "cleaner_ms": random.choice((500, 2_000, 5_000)),
         "retention_check_ms": random.choice((500, 3_000, 20_000)),
@@ -220,7 +220,8 @@ def _draw_settings(random: Random) -> dict[str, int]:
 def _draw_ledger(seed: int, *, rots: bool, changes_nodes: bool) -> LedgerPlan:
     random = Random(f"{seed}:ledger")
     works = ("moves", "round_trips", "settings", "growth")
-    # Where bits rot a sound copy must be left: two replicas at least, and both in sync. Where nodes go, one mind moves.
+    # With bit rot a sound copy must be left: at least two replicas, both in sync. While nodes are added and removed,
+    # only one client moves replicas.
     forbidden = {
         *(("round_trips", "settings") if rots else ()),
         *(("moves", "round_trips") if changes_nodes else ()),
@@ -253,7 +254,7 @@ def _draw_sides(seed: int, *, rots: bool, changes_nodes: bool) -> list[SidePlan]
 
 
 def _draw_routing(seed: int, topic: str) -> dict[str, str]:
-    """Whether nodes forward for the topic, where it is not as the cluster has it."""
+    """Whether nodes forward requests for the topic, if that differs from the cluster's setting."""
     return Random(f"{seed}:routing of {topic}").choice(_ROUTINGS)
 
 

@@ -1,4 +1,4 @@
-"""A producer with acks=all and idempotence, that never gives up on a batch before its time."""
+"""A producer with acks=all and idempotence that does not give up on a batch before its time-out."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ _GIVE_UP_SECONDS = 12.0
 
 
 class SimulatedProducer:
-    """One batch after the other into one partition; every value is sent once."""
+    """Sends one batch after the other to one partition; every value is sent once."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class SimulatedProducer:
         topic_id: bytes | None = None,
         key: str | None = None,
     ) -> None:
-        """`key` is the partition's name in the history. With `topic_id` the topic is named by it in requests."""
+        """`key` is the partition's name in the history. With `topic_id`, requests name the topic by id."""
         self.acknowledged = 0
         self.client = client
         self._topic = topic
@@ -39,7 +39,7 @@ class SimulatedProducer:
         self._count = 0
 
     async def send(self, count: int) -> bool:
-        """Send so many values as one batch; whether it was acknowledged."""
+        """Send so many values as one batch; returns whether it was acknowledged."""
         loop = self.client.loop
         values = [f"{self.client.name}-{self._count + each}" for each in range(count)]
         self._count += count
@@ -53,7 +53,7 @@ class SimulatedProducer:
             self._sequence += count
             self.acknowledged += count
         else:
-            # What is on its way may yet be appended: a new identity, so that nothing of it fits after what follows.
+            # The batch may still be appended: take a new identity, so that it cannot be followed by later ones.
             self._identity = None
         return outcome is Outcome.OK
 

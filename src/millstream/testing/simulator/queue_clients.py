@@ -1,9 +1,10 @@
-"""Clients of a queue: producers, consumers that accept, give back, reject or forget messages, and its dead letters.
+"""Clients of a queue: producers, consumers that accept, release, reject or forget messages, and readers of dead
+letters.
 
-Some consumers use the doors' own call (`queue_worker.py`), some are Kafka's share consumers (`share_worker.py`). What
-they saw is judged by the rules of queues: every message that was put is delivered or a dead letter, none is delivered
-once its acknowledgement was confirmed, and none is both done and dead. Where no fault takes a leader's office away,
-nobody else gets a message before its lock ends: a new leader knows of no locks.
+Some consumers use the doors' own call (`queue_worker.py`), some are Kafka share consumers (`share_worker.py`). The
+rules of queues judge what they saw: every message is delivered or becomes a dead letter, none is delivered after its
+acknowledgement was confirmed, and none is both accepted and dead. While no fault deposes a leader, no other consumer
+gets a message before its lock ends; a new leader knows no locks.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ LETTERS = "letters"
 _PARTITIONS = 2
 _CONSUMERS = 3
 _SHARE_CONSUMERS = 0.5
-"""How many of the consumers come by Kafka's protocol, on average."""
+"""The average share of consumers that use Kafka's protocol."""
 _GROUP_CONFIGS = {
     "share.auto.offset.reset": "earliest",
     "share.session.timeout.ms": "6000",
@@ -40,7 +41,7 @@ _GROUP_CONFIGS = {
     "share.delivery.count.limit": "3",
     "errors.deadletterqueue.topic.name": LETTERS,
 }
-# Longer than a lock: whoever hears of nothing for so long has seen everything.
+# Longer than a lock: a consumer without news for so long has seen everything.
 _SILENCE_SECONDS = 25.0
 _GROUP_RESOURCE = 32
 
@@ -49,7 +50,7 @@ class QueueClients:
     def __init__(
         self, cluster: SimulatedCluster, random: Random, doors: Random, share_consumers: float | None = None
     ) -> None:
-        """`doors` decides by which way consumers come: `share_consumers` of them, or half, by Kafka's."""
+        """`doors` decides how consumers connect: `share_consumers` of them, or half, by Kafka's protocol."""
         self.events: list[QueueEvent] = []
         self._history = History()
         self._cluster = cluster
@@ -73,7 +74,7 @@ class QueueClients:
         self._task = self._cluster.loop.create_task(self._run())
 
     async def finish(self) -> None:
-        """Let what is under way come to its end, take all that is left, and read the dead letters."""
+        """Let pending work finish, take all messages that are left, and read the dead letters."""
         self._is_over = True
         assert self._task is not None
         await self._task

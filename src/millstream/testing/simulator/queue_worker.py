@@ -1,4 +1,4 @@
-"""Consumers of a queue: what all of them do with messages and note of them, and those who use the doors' own call."""
+"""Consumers of a queue: their common work and records, and the consumer that uses the doors' own call."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -43,9 +43,9 @@ class QueueWorker:
         self.accepted = 0
         self.deliveries: list[Delivery] = []
         self.heard = 0.0
-        """When there was news last."""
+        """When the last news arrived."""
         self.surely: list[QueueEvent] = []
-        """Messages that were accepted under their lock, unless it ended with its leader."""
+        """Messages accepted under their lock, unless it ended with its leader."""
         self._held: dict[Message, Delivery] = {}
         self._events = events
         self._drains = False
@@ -66,7 +66,7 @@ class QueueWorker:
             await asyncio.sleep(random.expovariate(5.0))
 
     async def drain(self, is_over: Callable[[], bool]) -> None:
-        """Accept all that is left."""
+        """Accept all messages that are left."""
         self._drains, self.heard = True, self.client.loop.time()
         while not is_over():
             for message in await self.take():
@@ -80,10 +80,10 @@ class QueueWorker:
         raise NotImplementedError
 
     async def forget(self, message: Message) -> None:
-        """Its lock ends."""
+        """Let the lock end."""
 
     async def end(self) -> None:
-        """It needs no more messages."""
+        """The worker needs no more messages."""
 
     def _took(self, messages: Sequence[Message], asked: float) -> None:
         now = self.client.loop.time()
@@ -98,7 +98,7 @@ class QueueWorker:
         self._held[message].let_go = self.client.loop.time()
 
     def _accepted(self, message: Message, step: QueueStep) -> None:
-        """What became of an attempt to accept it."""
+        """Records the outcome of an attempt to accept the message."""
         self.accepted += step is not QueueStep.TRIED
         self._events.append(QueueEvent(TOPIC, message[2], step, self.client.loop.time()))
 
@@ -107,7 +107,7 @@ class QueueWorker:
 
 
 class CallWorker(QueueWorker):
-    """Asks any node, by the call that HTTP, MQTT and the Python client come by."""
+    """Asks any node, by the call that HTTP, MQTT and the Python client use."""
 
     async def take(self) -> list[Message]:
         start = self.client.loop.time()
@@ -126,12 +126,13 @@ class CallWorker(QueueWorker):
         )
         code, said = (None, "") if settled is None else settled.outcomes[0]
         if outcome == ACCEPT and not is_refused(code):
-            # Any other error may come after it was stored; what was settled before may have been rejected by another.
+            # Any other error may come after the change was stored; a message settled earlier may have been rejected by
+            # another.
             is_done = code == ErrorCode.NONE and said != SETTLED_BEFORE
             self._accepted(message, QueueStep.ACKED if is_done else QueueStep.TRIED)
 
     async def _ask(self, request: QueueRequest, kind: type[Answer]) -> Answer | None:
-        """None when it is not known, or not possible now."""
+        """None if the answer is unknown, or not possible now."""
         try:
             reply = await self.client.ask(
                 self.client.any_node(), QUEUE_CALL, 0, encode_request(request), REQUEST_SECONDS
@@ -143,7 +144,7 @@ class CallWorker(QueueWorker):
 
 
 def is_refused(code: int | None) -> bool:
-    """Whether nothing was changed, for sure; None: there was no answer."""
+    """Whether certainly nothing was changed; None without an answer."""
     return code in _REFUSED
 
 
@@ -154,7 +155,7 @@ def _messages(taken: Taken) -> Iterator[Message]:
 
 
 def messages_in(partition: int, batches: memoryview, ranges: Sequence[tuple[int, int]]) -> Iterator[Message]:
-    """Of these offsets: batches hold messages of others too."""
+    """Only these offsets: batches also hold messages of other consumers."""
     mine = {offset for first, last in ranges for offset in range(first, last + 1)}
     at = 0
     while at < len(batches):

@@ -13,21 +13,21 @@ from millstream.cluster.raft.membership import MemberKey, Membership, majority
 from millstream.cluster.raft.state import RaftState
 from millstream.testing.simulator.loop import SimulatedLoop
 
-# Many times more than there are reasons for in a run: beyond it somebody changes something to and fro.
+# Many times more than a run has reasons for: beyond it a change is made and undone in a loop.
 _MOST_ENTRIES = 1500
 
 
 class QuorumWatch:
-    """One leader a term; what is committed stays; after the same entry everybody has the same image.
+    """One leader a term; committed entries stay; after the same entry all nodes have the same image.
 
-    What members promise one by one is `PromiseWatch`'s, who has a vote `MembershipWatch`'s.
+    `PromiseWatch` checks the promises of single members, `MembershipWatch` who has a vote.
     """
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self._violated = loop.violated
         self.committed_index = 0
         self.voted: Callable[[int, int], None] = lambda _voter, _candidate: None
-        """Called when a voter has promised its vote to another, who does not know of it yet."""
+        """Called when a voter has given its vote, before the candidate knows."""
         self.leader_id: int | None = None
         self._votes: dict[Member, tuple[int, MemberKey | None]] = {}
         self._newest_index = 0
@@ -40,13 +40,13 @@ class QuorumWatch:
         self._memberships = MembershipWatch(loop.violated)
         self.newest = MetadataImage()
         self.image_came: Callable[[MetadataImage, MetadataImage], None] = lambda _old, _new: None
-        """Called with the newest image known and the one after it, once for each."""
+        """Called once for each change, with the newest known image and the one after it."""
         self.entry_came: Callable[[Entry], None] = lambda _entry: None
-        """Called with every entry that is committed, once, in their order."""
+        """Called once with every committed entry, in order."""
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """See every member that lives meanwhile."""
+        """Check every member within the `with` block."""
         pump = Member._pump
 
         def watched(member: Member) -> None:
@@ -89,7 +89,7 @@ class QuorumWatch:
             for entry in log.between(max(committed + 1, log.first_index), log.commit_index):
                 self._check_entry(state.key.node_id, entry)
             self.committed_index = max(self.committed_index, log.commit_index)
-        # In the middle of applying the image is not that of the index yet; the event around this one looks again.
+        # While an entry is being applied, the image is not that of the index yet; the enclosing event checks again.
         if log.applied_index > applied and not member._is_pumping:
             applied = log.applied_index
             self._check_image(state.key.node_id, applied, member._machine)
@@ -101,9 +101,9 @@ class QuorumWatch:
             self._committed[entry.index] = entry
             self.entry_came(entry)
             if len(self._committed) > _MOST_ENTRIES:
-                self._violated(f"the metadata change without an end; entry {entry.index} is {entry}")
+                self._violated(f"the metadata changes endlessly; entry {entry.index} is {entry}")
         elif known is not entry and known != entry:
-            self._violated(f"node {node_id} holds {entry} as committed, where {known} was committed before")
+            self._violated(f"node {node_id} has {entry} committed, but {known} was committed there before")
 
     def _check_image(self, node_id: int, index: int, machine: Any) -> None:
         image: MetadataImage = machine.image
@@ -112,12 +112,12 @@ class QuorumWatch:
             before, self.newest, self._newest_index = self.newest, image, index
             self.image_came(before, image)
         if known is not image and known != image:
-            self._violated(f"after entry {index} node {node_id} has another image than others had")
+            self._violated(f"after entry {index} node {node_id} has another image than other nodes")
 
 
 class MembershipWatch:
-    """Voters change one at a time: an entry with a membership comes when the one before it is committed, and gives or
-    takes one vote. So majorities of before and after have a voter in common.
+    """Voters change one at a time: an entry with a membership follows only once the previous one is committed, and adds
+    or removes one vote. So the majorities before and after share a voter.
     """
 
     def __init__(self, violated: Callable[[str], None]) -> None:
@@ -125,9 +125,9 @@ class MembershipWatch:
         self._known: dict[Hashable, Membership] = {}
 
     def look(self, member: Hashable, log: RaftLog, committed_index: int) -> tuple[Membership, ...]:
-        """The membership that counts for the member by its log, and the one before it, if that changed just now.
+        """The membership in force for the member by its log, and the one before if it has just changed.
 
-        Up to `committed_index` some member has committed.
+        Some member has committed up to `committed_index`.
         """
         now, before = log.membership, self._known.get(member)
         if now is before:
@@ -136,7 +136,7 @@ class MembershipWatch:
         for (index, old), (later_index, new) in pairwise(log._memberships):
             if index > committed_index:
                 self._violated(
-                    f"entry {later_index} changes the voters, and entry {index}, which does too, is not committed"
+                    f"entry {later_index} changes the voters before entry {index}, which does too, is committed"
                 )
             if old.voters and len(set(old.voters) ^ set(new.voters)) > 1:
                 self._violated(f"entry {later_index} changes more than one vote: {old}, then {new}")
@@ -144,19 +144,19 @@ class MembershipWatch:
 
 
 class PromiseWatch:
-    """A term never goes back and has one vote of each member, restarts or not; an entry is committed when a majority
-    has it on disk; whoever leads a term has a majority's votes and all that was committed in earlier ones. Majorities
-    are of the membership in force: the newest in the leader's log.
+    """A member's term never goes back, and it gives one vote a term, also across restarts. An entry is committed when
+    a majority has it on disk. The leader of a term has the votes of a majority and all entries committed in earlier
+    terms. Majorities are those of the membership in force: the newest in the leader's log.
     """
 
     def __init__(self, violated: Callable[[str], None]) -> None:
         self._violated = violated
         self._promised: dict[MemberKey, tuple[int, MemberKey | None]] = {}
         self._votes: dict[int, dict[MemberKey, MemberKey]] = {}
-        """By term: for whom each voted, on its disk."""
+        """By term: each voter's choice on its disk."""
         self._stable: dict[MemberKey, int] = {}
         self._committed_in: dict[int, Entry] = {}
-        """The last entry that was committed in each term."""
+        """The last committed entry of each term."""
 
     def wrote(self, key: MemberKey, term: int, vote: MemberKey | None) -> None:
         """Term and vote are on the member's disk."""
@@ -167,18 +167,20 @@ class PromiseWatch:
         if term < known_term:
             self._violated(f"node {key.node_id} is in term {term} and was in term {known_term} before")
         if term == known_term and known_vote not in (None, vote):
-            self._violated(f"node {key.node_id} votes in term {term} for {vote}, and did for {known_vote}")
+            self._violated(f"node {key.node_id} votes in term {term} for {vote}, after {known_vote}")
 
     def has(self, key: MemberKey, stable_index: int) -> None:
-        """Up to there the member's log is on its disk."""
+        """The member's log is on its disk up to this index."""
         self._stable[key] = stable_index
 
     def committed(self, state: RaftState, entry: Entry, in_force: Iterable[Membership]) -> None:
-        """Seen for the first time, at its leader. `in_force` are several when the newest came with this event."""
+        """A leader commits the entry, first of all nodes. `in_force` holds several memberships if the newest came with
+        this event.
+        """
         self._committed_in[state.term] = entry
         if not any(self._is_on_majority(each.voters, entry.index) for each in in_force):
             self._violated(
-                f"node {state.key.node_id} commits entry {entry.index}, and no majority has it on disk"
+                f"node {state.key.node_id} commits entry {entry.index}, which no majority has on disk"
             )
 
     def _is_on_majority(self, voters: Iterable[MemberKey], index: int) -> bool:
@@ -186,7 +188,7 @@ class PromiseWatch:
         return sum(having) >= majority(len(having))
 
     def leads(self, state: RaftState) -> None:
-        """For the first time in its term."""
+        """The member becomes leader of its term."""
         log, votes = state.log, self._votes.get(state.term, {})
         voters = log.membership.voters
         given = [voter.node_id for voter in voters if votes.get(voter) == state.key]

@@ -1,5 +1,6 @@
-"""The requests of the simulated clients that readers have no need of, at versions that are not flexible; and Produce
-that names a topic by its id: what is asked of a topic never reaches another of the same name."""
+"""Requests of the simulated clients that write, in non-flexible versions; and Produce with the topic's id, which never
+reaches another topic of the same name.
+"""
 
 from dataclasses import dataclass
 
@@ -88,7 +89,7 @@ def delete_topic_request(topic: str) -> bytes:
 
 
 def read_topic_error(reply: memoryview) -> int:
-    """Of the one topic that a request to create or delete named."""
+    """The error for the only topic of a create or delete request."""
     reader = Reader(reply)
     reader.i32()
     reader.i32()

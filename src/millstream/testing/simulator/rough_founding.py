@@ -1,7 +1,7 @@
-"""A cluster is founded under fire, in some of the swarm's runs.
+"""Founds a cluster during faults, in some runs of the swarm.
 
-Nodes start in any order and are killed meanwhile. As soon as one has the promise of another, it loses its disk: with an
-empty one it must be refused, and with its own one it founds the cluster.
+Nodes start in any order and are killed meanwhile. Once a node holds another's promise, it loses its disk: with an empty
+disk it must be refused, and with its own disk it founds the cluster.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""One seed: a cluster is formed, works under faults, is healed, and must come back; then its history is judged."""
+"""One seed: a cluster is founded, works under faults, is healed, and must recover; then its history is judged."""
 
 import asyncio
 import gc
@@ -49,23 +49,23 @@ from millstream.testing.simulator.stream import Streams
 from millstream.testing.simulator.workload import TOPIC, Workload
 
 SECONDS = 60.0
-# Faults until then. Once all is well again clients work for a while, and then everything is read.
+# When the faults end. After healing, clients work for a while, and then everything is read.
 _TROUBLED_SHARE = 0.8
 _CALM_SECONDS = 2.0
 _FORMING_SECONDS = 30.0
 _HEALING_SECONDS = 60.0
 _LINES_KEPT = 2000
-# Clients that a few seeds have beside the others.
+# Additional clients of a few seeds.
 _CLIENTS = {"mqtt": 0.1, "queues": 0.2, "doors": 0.1, "http": 0.1}
 
 
 _left: list[Any] = []
-"""Of the last run of a process."""
+"""Of the last run of this process."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a seed came to. `trace` is equal for equal runs."""
+    """The outcome of a seed. `trace` is equal for equal runs."""
 
     seed: int
     problems: list[str] = field(default_factory=list)
@@ -79,16 +79,16 @@ class Outcome:
     sent_over_mqtt: int = 0
     acknowledged_over_http: int = 0
     accepted: int = 0
-    """Messages of a queue, where there are such clients."""
+    """Messages of a queue, if there are such clients."""
     metadata_changes: int = 0
     node_changes: int = 0
     """Nodes that were added, removed, and added again."""
     plan: dict[str, str] = field(default_factory=dict)
-    """What the seed drew before anything happened, for somebody who looks at it."""
+    """What the seed drew before the run, for a person who studies it."""
     marks: dict[str, int] = field(default_factory=dict)
-    """How often each situation occurred that is marked in the code (`runtime/sometimes.py`)."""
+    """How often each situation marked in the code occurred (`runtime/sometimes.py`)."""
     lines: list[str] = field(default_factory=list)
-    """The last lines of the log, of all nodes and of the nemesis."""
+    """The last log lines of all nodes and of the nemesis."""
 
 
 def run_seed(
@@ -108,17 +108,17 @@ def run_seed(
     http: bool | None = None,
     is_last: bool = False,
 ) -> Outcome:
-    """Never raises for what goes wrong in the run: that is in `problems`.
+    """Never raises for failures of the run: they are in `problems`.
 
-    `faults` are kinds; none: the seed draws. So it does with `routing`, unless the profile is plain. With `doors` there
-    are clients of a gateway beside the others, with `queues` those of a queue (`share_consumers`: how many of its
-    consumers come by Kafka's protocol, from 0 to 1), with `mqtt` devices, with
-    `http` senders and collectors at gateways: four in ten of the swarm draw one of these. `nodes` is for the plain
-    profile. With `is_last` the process ends after it: what the run leaves is not taken apart, which would take long.
+    `faults` are kinds; without any, the seed draws. The same holds for `routing`, except in the plain profile. `doors`
+    adds clients of a gateway, `queues` clients of a queue (`share_consumers`: the share of its consumers that use
+    Kafka's protocol, from 0 to 1), `mqtt` devices, and `http` senders and collectors at gateways: four in ten of the
+    swarm draw one of these. `nodes` is for the plain profile. With `is_last` the process ends after the run, so the
+    slow teardown is skipped.
     """
     was_collecting = gc.isenabled()
     gc.disable()
-    # What there is already need not be looked through when the run is taken apart.
+    # Existing objects need not be scanned when the run is torn down.
     gc.freeze()
     remains: list[Any] = _left if is_last else []
     try:
@@ -148,10 +148,10 @@ def run_seed(
 
 
 def _has(clients: str, wanted: bool | None, plan: Plan | None) -> bool:
-    """Whether there are such clients: where nobody says, the swarm draws."""
+    """Whether there are such clients; if not given, the swarm draws."""
     if wanted is not None or plan is None:
         return bool(wanted)
-    # Draws of their own, so that all others are as they would be without them; one kind at most, for a run's cost.
+    # Separate draws, so that all others stay the same; at most one kind, because of a run's cost.
     drawn = (kind for kind, share in _CLIENTS.items() if Random(f"has {kind} {plan.seed}").random() < share)
     return next(drawn, None) == clients
 
@@ -249,7 +249,7 @@ class _Run:
                 self._cluster.split_jobs()
             self._watch()
             self._play(plan)
-        # Where any node forwards: a draw of their own, so that the others are as they would be without them.
+        # Where any node forwards requests: a separate draw, so that the others stay the same.
         self._streams: Streams | None = None
         self._doors: DoorClients | None = None
         self._queues: QueueClients | None = None
@@ -292,30 +292,30 @@ class _Run:
             self._cluster, plan.random("nemesis"), self._quorum, plan.faults, plan.gap_seconds, plan.at_once
         )
         if changes_nodes(self._seed) and "bit_rot" not in plan.faults:
-            # Of what rots on one node another must have a sound copy.
+            # What rots on one node must have a sound copy on another.
             gives_up = gives_up_a_node(self._seed) and not files_decay(plan.faults)
             self._changes = self._node_changes(gives_up=gives_up)
         self._workload = Workload.planned(self._cluster, plan, self._quorum, self._nemesis.strike)
 
     def _play_plain(self, random: Random, faults: Sequence[str]) -> None:
-        """In this order, which the plain profile's seeds depend on."""
+        """The order matters: the plain profile's seeds depend on it."""
         self._nemesis = Nemesis(self._cluster, Random(random.getrandbits(64)), self._quorum, faults)
         rots = files_decay(self._nemesis.kinds)
         if changes_nodes(self._seed) and not rots:
             self._changes = self._node_changes()
-        # Where bits rot a sound copy must be left; where nodes go, one mind moves replicas.
+        # With bit rot a sound copy must be left; while nodes are added and removed, only one client moves replicas.
         allowed = () if rots else ("settings",) if self._changes is not None else ("moves", "settings")
         self._workload = Workload.plain(self._cluster, random, allowed=allowed)
 
     def _node_changes(self, *, gives_up: bool = False) -> NodeChanges:
-        # A draw of its own, so that runs without it are as they would be if there were no such thing.
+        # A separate draw, so that runs without it stay the same.
         random = Random(f"nodes of {self._seed}")
         return NodeChanges(self._cluster, random, self._quorum, gives_up=gives_up)
 
     async def main(self) -> None:
         loop, workload, nemesis, outcome = self._loop, self._workload, self._nemesis, self._outcome
         if self._is_rough:
-            # A draw of its own, as all that was added later.
+            # A separate draw, as for all later additions.
             await start_roughly(self._cluster, Random(f"rough founding of {self._seed}"))
         else:
             self._cluster.start()
@@ -371,7 +371,7 @@ class _Run:
             )
             outcome.accepted = sum(worker.accepted for worker in self._queues.workers)
             jobs = newest_image(self._cluster).topic(JOBS)
-            # The operator and replicas that move let others lead too.
+            # The operator and moving replicas also change leaders.
             leaders_stay = (
                 self._nemesis.kinds == ("reset",)
                 and jobs is not None
@@ -398,9 +398,9 @@ class _Run:
         )
 
     async def _come_back(self) -> None:
-        """Every node serves, every partition is led and in sync, producers and the group get acknowledgements.
+        """Every node serves, every partition has a leader and is in sync, producers and the group get acknowledgements.
 
-        Of the nodes that are members by then: a change that was begun comes to its end.
+        Checks the nodes that are members by then: changes under way are completed.
         """
         if self._changes is not None:
             await self._changes.finish()
@@ -425,11 +425,11 @@ class _Run:
 
 
 _OF_THE_DISK = (OSError, CorruptBatch, WalBroken)
-"""What faults of the disk lead to, wherever they are met."""
+"""Consequences of disk faults, wherever they appear."""
 
 
 class _Sink:
-    """Log lines with their simulated time and machine; an error that was not expected is a failure of the run."""
+    """Log lines with their simulated time and machine; an unexpected error fails the run."""
 
     def __init__(self, loop: SimulatedLoop, lines: "deque[str]") -> None:
         self._loop = loop
@@ -450,7 +450,7 @@ class _Sink:
 
 @contextmanager
 def _invariants_reported(loop: SimulatedLoop) -> Iterator[None]:
-    """An invariant of the program that does not hold ends the run, also where the program would live with it."""
+    """A broken invariant of the program ends the run, even if the program would tolerate it."""
     original = InvariantViolation.__init__
 
     def reported(self: InvariantViolation, *arguments: object) -> None:
@@ -469,13 +469,13 @@ def _describe(failure: dict[str, Any]) -> str:
 
 
 def _clear_away(remains: list[Any]) -> None:
-    """What the run left is taken apart now; programs that were killed complain when their tasks go."""
+    """Tears down the run; killed programs complain when their tasks are destroyed."""
     hook = sys.unraisablehook
     sys.unraisablehook = lambda _: None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            # First, or their ends would keep others in use while those are collected.
+            # First, or their ends would keep other objects in use during the collection.
             for each in gc.get_objects():
                 if type(each) is CoroutineType:
                     with suppress(BaseException):

@@ -1,4 +1,4 @@
-"""A simulated share consumer's session at one node: its epoch, its partitions, and what it holds there."""
+"""A simulated share consumer's session at one node: its epoch, its partitions, and the messages it holds."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -14,7 +14,7 @@ Acknowledgement = tuple[Message, int]
 
 
 class SessionOver(NoAnswer):
-    """`code` is why; None where no answer came."""
+    """`code` is the reason; None without an answer."""
 
     def __init__(self, code: int | None) -> None:
         super().__init__(f"the session is over: {code}")
@@ -28,10 +28,10 @@ class ShareSession:
         self.address = address
         self.partitions: frozenset[int] = frozenset()
         self.answered = client.loop.time()
-        """When the last request began that was answered: the session was there then."""
+        """When the last answered request began: the session existed then."""
         self.held: dict[Message, None] = {}
         self.pending: list[Acknowledgement] = []
-        """To be told with the next fetch."""
+        """Acknowledgements to send with the next fetch."""
         self._client = client
         self._member = member
         self._topic_id = topic_id
@@ -40,7 +40,7 @@ class ShareSession:
 
     @property
     def is_connected(self) -> bool:
-        """A session ends with the connection that it was opened on."""
+        """A session ends with the connection on which it was opened."""
         return self._epoch == _OPEN or self._client.is_connected(self.address)
 
     async def fetch(
@@ -50,7 +50,7 @@ class ShareSession:
         seconds: float,
         wanted: dict[str, Any],
     ) -> Any:
-        """From exactly these partitions."""
+        """Fetch from exactly these partitions."""
         gone = sorted(self.partitions - partitions)
         forgotten = [{"topic_id": self._topic_id, "partitions": gone}] if gone else []
         named = partitions - self.partitions
@@ -67,7 +67,7 @@ class ShareSession:
         closes: bool = False,
         **fields: Any,
     ) -> Any:
-        """The reply; SessionOver where the session is, or nobody knows."""
+        """The reply; SessionOver if the session has ended, or its state is unknown."""
         start = self._client.loop.time()
         by_partition: dict[int, list[Acknowledgement]] = {each: [] for each in partitions}
         for each in sorted(acks):
@@ -102,7 +102,7 @@ def acknowledgement_codes(reply: Any) -> dict[int, int]:
 
 
 def _batches(acks: Sequence[Acknowledgement]) -> Iterator[dict[str, Any]]:
-    """Neighbours together, with a type for each."""
+    """Merges neighbours into batches, with a type for each."""
     for _, group in groupby(enumerate(acks), key=lambda each: each[1][0][1] - each[0]):
         run = [each for _, each in group]
         yield {

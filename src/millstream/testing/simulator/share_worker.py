@@ -1,7 +1,7 @@
 """A consumer of a queue by Kafka's protocol: a member of the group, with a session at every leader of its partitions.
 
-It acknowledges with its next fetch or apart, closes its sessions or is gone without a word, falls silent and goes on,
-and comes back as another member or as the same.
+It acknowledges with its next fetch or separately, closes its sessions or vanishes, pauses and continues, and returns as
+another member or as the same.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ class ShareWorker(QueueWorker):
             if not leaders:
                 await self._pause()
                 return []
-            # Also where it has nothing to read any more: something may be pending there.
+            # Also at nodes where it no longer reads: acknowledgements may be pending there.
             address = self.client.random.choice(sorted({*leaders, *self._sessions}))
             return await self._fetch(address, leaders.get(address, frozenset()))
         except NoAnswer:
@@ -81,7 +81,7 @@ class ShareWorker(QueueWorker):
     async def settle(self, message: Message, outcome: int) -> None:
         session = next((each for each in self._sessions.values() if message in each.held), None)
         if session is None:
-            # It went with its session.
+            # The lock ended with the session.
             return
         if outcome != RENEW and self.client.random.random() < 0.5:
             session.pending.append((message, outcome))
@@ -110,10 +110,10 @@ class ShareWorker(QueueWorker):
             self._epoch = _JOINS
         alive = await self._heartbeat(self._epoch, (TOPIC,) if self._epoch == _JOINS else None)
         if alive.error_code:
-            # Whatever it says, another may coordinate by now.
+            # Whatever the error, another broker may be the coordinator now.
             self._coordinator = None
             if alive.error_code not in AGAIN:
-                # Not a member, or with another epoch: it joins as it would for the first time.
+                # Not a member, or with another epoch: it joins as for the first time.
                 self._epoch = _JOINS
             raise NoAnswer(f"heartbeat: {alive.error_code}")
         self._epoch, self._beats_at = alive.member_epoch, self.client.loop.time() + _BEAT_SECONDS
@@ -153,7 +153,7 @@ class ShareWorker(QueueWorker):
         self._goes_at = self._next_end()
         way = random.choice(_WAYS)
         if way == "falls silent":
-            # Locks and membership end meanwhile, or do not.
+            # Locks and membership may end meanwhile.
             await asyncio.sleep(random.uniform(2.0, 20.0))
             return
         if way in ("closes", "leaves"):
@@ -174,7 +174,7 @@ class ShareWorker(QueueWorker):
         await asyncio.sleep(random.uniform(0.0, 5.0))
 
     async def _close(self) -> None:
-        """What is pending is acknowledged, the rest goes to others."""
+        """Acknowledge pending messages; the others are delivered elsewhere."""
         for session in list(self._sessions.values()):
             acks = session.pending
             for message in session.held:
@@ -189,7 +189,7 @@ class ShareWorker(QueueWorker):
     # -- sessions
 
     async def _leaders(self) -> dict[Address, frozenset[int]]:
-        """Where this member's partitions are led, as far as somebody knows."""
+        """The leaders of this member's partitions, as far as any node knows."""
         found: dict[Address, frozenset[int]] = {}
         for partition in sorted(self._mine):
             address = await self.client.leader_of(TOPIC, partition)
@@ -220,7 +220,7 @@ class ShareWorker(QueueWorker):
                     self.client.forget_leader(TOPIC, each.partition_index)
         self._took(taken, start)
         for other in self._sessions.values():
-            # What came by another leader before is acknowledged here.
+            # Messages delivered by an earlier leader are acknowledged here.
             other.held = {message: None for message in other.held if message not in taken}
             other.pending = [each for each in other.pending if each[0] not in taken]
         session.held |= dict.fromkeys(taken)
@@ -236,7 +236,7 @@ class ShareWorker(QueueWorker):
     async def _tell(
         self, session: ShareSession, acks: Sequence[Acknowledgement], request: Coroutine[Any, Any, Any]
     ) -> Any:
-        """The reply to a request that acknowledges these; what is known of them then is noted."""
+        """Send these acknowledgements with the request, and record their outcome."""
         for message, _ in acks:
             self._lets_go(message)
         try:
@@ -253,23 +253,23 @@ class ShareWorker(QueueWorker):
         return reply
 
     def _learned(self, acks: Iterable[Acknowledgement], codes: dict[int, int], otherwise: int | None) -> None:
-        """By partition; None: nobody said."""
+        """By partition; None without an answer."""
         now = self.client.loop.time()
         for message, outcome in acks:
             code = codes.get(message[0], otherwise)
             if outcome != ACCEPT or is_refused(code):
                 continue
             is_done = code == ErrorCode.NONE
-            # Nobody says whether it was settled by this or, after its lock had ended, by another.
+            # Unknown whether this request settled the message or, after its lock had ended, another.
             self._accepted(message, QueueStep.SETTLED if is_done else QueueStep.TRIED)
             if is_done and now < self._held[message].asked + LOCK_SECONDS:
                 self.surely.append(QueueEvent(TOPIC, message[2], QueueStep.ACKED, now))
 
     def _lost(self, session: ShareSession) -> None:
-        """It is over, and with it what it held: at some moment since it was last heard of."""
+        """The session is over, and so are its locks, at some moment since its last answer."""
         self._sessions.pop(session.address, None)
         for partition in session.partitions:
-            # The node may be gone for good.
+            # The node may be gone permanently.
             self.client.forget_leader(TOPIC, partition)
         for message in session.held:
             held = self._held[message]

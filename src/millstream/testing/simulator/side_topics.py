@@ -1,6 +1,6 @@
-"""Topics that are made, used, grown, moved, trimmed, compacted and deleted while everything else happens.
+"""Topics that are created, used, grown, moved, trimmed, compacted and deleted while everything else happens.
 
-A topic lives many times under one name. Each life is judged for itself: its clients name it by its id.
+A name has many lives, each judged separately: its clients name it by its id.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ NewClient = Callable[[str], SimulatedClient]
 
 @dataclass(slots=True, eq=False)
 class Life:
-    """`is_going`: somebody asked for its end, so that nobody knows whether it is there. `is_over`: nobody uses it."""
+    """`is_going`: its deletion was requested, so it may be gone. `is_over`: nobody uses it."""
 
     topic: str
     topic_id: UUID
@@ -55,7 +55,7 @@ class Life:
 
 
 class SideTopic:
-    """One name, and what becomes of it. `history` or `compacted` is what its clients saw, in all of its lives."""
+    """One name and its lives. `history` or `compacted` records what the clients saw in all of them."""
 
     def __init__(
         self, plan: SidePlan, new_client: NewClient, spawn: Spawn, mover: Callable[[SimulatedClient], Mover]
@@ -79,7 +79,7 @@ class SideTopic:
         self._works = [works[each] for each in plan.works]
 
     def leave_alone(self) -> None:
-        """From now on it stays as it is."""
+        """From now on it is left unchanged."""
         self._is_left_alone = True
 
     def stop(self) -> None:
@@ -87,7 +87,7 @@ class SideTopic:
 
     @property
     def certain(self) -> list[Life]:
-        """Those that are there, whatever becomes of requests without an answer."""
+        """The lives that certainly exist, whatever the outcome of requests without an answer."""
         return [life for life in self.lives if not life.is_going]
 
     # -- the lives
@@ -105,7 +105,7 @@ class SideTopic:
             await asyncio.sleep(random.expovariate(1 / 0.5))
 
     async def _begin(self) -> Life | None:
-        """The life that there is, or a new one; None when there is none now."""
+        """The existing life, or a new one; None if there is none now."""
         plan, client = self._plan, self.client
         topic_id, count = await self._look()
         if topic_id == _NO_ID:
@@ -127,7 +127,7 @@ class SideTopic:
         return life
 
     async def _look(self) -> tuple[UUID, int]:
-        """The topic's id and how many partitions it has, as some node knows it."""
+        """The topic's id and number of partitions, as far as any node knows."""
         found = await self.client.call(
             self.client.any_node(), "metadata", 12, _SECONDS,
             topics=[{"topic_id": _NO_ID, "name": self._plan.name}], allow_auto_topic_creation=False,
@@ -151,7 +151,7 @@ class SideTopic:
                     log.info("no answer", topic=self._plan.name, error=str(error))
 
     async def _end(self, life: Life) -> None:
-        """Delete the topic, mostly under the hands of those who use it."""
+        """Delete the topic, mostly while it is in use."""
         random = self.client.random
         if self._is_left_alone:
             return
@@ -245,7 +245,7 @@ class SideTopic:
     # -- the end
 
     def readers(self) -> list[SimulatedConsumer]:
-        """Of all that must be there, from the beginning on."""
+        """Read all lives that must exist, from the beginning."""
         return [
             self._consumer(self._new_client(f"final {life.key(index)}"), life, index, is_final=True)
             for life in self.certain
@@ -253,7 +253,7 @@ class SideTopic:
         ]
 
     def was_read(self, reader: SimulatedConsumer) -> None:
-        """To the end."""
+        """Read to the end."""
         if isinstance(reader, KeyedConsumer):
             reader.tell_found()
             return
@@ -265,7 +265,7 @@ class SideTopic:
         if self._plan.kind is SideKind.COMPACTED:
             return judge_compacted(self.compacted)
         if self._plan.kind is SideKind.RETAINED:
-            # Of those that are gone nobody knows how much was too old.
+            # For deleted lives it is unknown how many records had expired.
             for life in self.lives:
                 for index in range(life.partitions):
                     self.history.removable.setdefault(life.key(index), 1 << 62)

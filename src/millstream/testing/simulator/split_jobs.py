@@ -1,8 +1,8 @@
-"""Jobs that are done in pieces: between two changes of the disk the event loop and other jobs may come first.
+"""Jobs that run in pieces: between two changes of the disk the event loop and other jobs may run.
 
-Each runs in a thread of its own, but never at the same time as anything else: who goes on is handed over. So the order
-is the simulation's, and a run can be repeated. A thread whose job is over does the next one: to start one costs ten
-times as much as to hand over.
+Each has its own thread, but only one thread runs at a time, and control is handed over explicitly. So the simulation
+decides the order, and a run can be repeated. A thread takes the next job when its job is over, because starting one
+costs ten times as much as a hand-over.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ _here = local()
 
 
 class _Thread:
-    """`go` lets its job run to the next stop, and `back` says that it stopped or is over."""
+    """`go` lets its job run to the next stop; `back` says that it stopped or is over."""
 
     __slots__ = ("_thread", "back", "go", "job")
 
@@ -47,13 +47,13 @@ _idle: list[_Thread] = []
 
 
 def end_threads() -> None:
-    """No job is under way any more, and no thread is left behind."""
+    """No job is under way any more, and no thread is left."""
     while _idle:
         _idle.pop().end()
 
 
 class SplitJob:
-    """`go_on` lets it run to its next stop; it has its `result` or its `error` when `is_over`."""
+    """`go_on` lets it run to its next stop; it has a `result` or an `error` when `is_over`."""
 
     def __init__(self, job: Job, context: Context) -> None:
         self.is_over = False
@@ -65,7 +65,7 @@ class SplitJob:
         self._thread: _Thread | None = None
 
     def go_on(self) -> bool:
-        """Whether it is over now."""
+        """Returns whether the job is over."""
         thread = self._thread
         if thread is None:
             thread = self._thread = _idle.pop() if _idle else _Thread()
@@ -77,19 +77,19 @@ class SplitJob:
         return self.is_over
 
     def hurry(self) -> None:
-        """To its end, with no more stops."""
+        """Run to the end without further stops."""
         self._is_hurried = True
         while not self.is_over:
             self.go_on()
 
     def stop(self) -> None:
-        """Called in its thread: others first."""
+        """Called in its thread: let others run first."""
         assert self._thread is not None
         self._thread.back.release()
         self._thread.go.acquire()
 
     def run(self) -> None:
-        """All of it, in its thread."""
+        """The whole job, in its thread."""
         _here.job = self
         try:
             self.result = self._context.run(self._job)
@@ -104,7 +104,7 @@ class SplitJob:
 
 
 def before_change() -> None:
-    """A disk is about to be changed, by a job or by the event loop, which never stops half-way."""
+    """Called before a job or the event loop changes a disk; the event loop never stops half-way."""
     job: SplitJob | None = getattr(_here, "job", None)
     if job is not None and job.may_stop:
         job.stop()
@@ -112,7 +112,7 @@ def before_change() -> None:
 
 @contextmanager
 def taking_turns(under_way: Callable[[], list[SplitJob]]) -> Iterator[None]:
-    """Whoever waits for a mutex lets those go on that may hold it. `under_way`: of the program that runs now."""
+    """A thread that waits for a mutex lets those run that may hold it. `under_way`: the jobs of the running program."""
     original = Mutex.wait
 
     def wait(lock: Lock) -> None:

@@ -1,8 +1,7 @@
-"""Producers that do not wait: several requests behind each other on one connection, and no second try of any.
+"""Producers that do not wait: several requests pipelined on one connection, and no retries.
 
-Any node answers them, for whichever nodes lead. What a leader would promise them holds all the same: what was
-acknowledged on one connection stands in the log in the order it was sent, and nothing is there twice, though half of it
-has no sequence by which a leader could know it again.
+Any node answers them, on behalf of the leaders. The guarantees are the same: acknowledged messages of one connection
+are in the log in the order sent, and none is there twice, though half of them have no sequence for deduplication.
 """
 
 import asyncio
@@ -39,7 +38,7 @@ class SimulatedStream:
         self._sequences = [0] * _PARTITIONS
         self._address: Address | None = None
         self._life = 0
-        """Of a connection, as far as all that it was sent was acknowledged: then nothing of it is still to come."""
+        """Whether everything sent on a connection was acknowledged: then nothing of it can still arrive."""
 
     async def work(self, is_over: Callable[[], bool]) -> None:
         while not is_over():
@@ -91,7 +90,7 @@ class SimulatedStream:
         return True
 
     def _end(self) -> None:
-        """Some of it is nowhere, or on its way yet: what follows comes on another connection."""
+        """Some of it is lost or still on its way: continue on another connection."""
         assert self._address is not None
         self.client.hang_up(self._address)
         self._address = None
@@ -153,7 +152,7 @@ class SimulatedStream:
 
 
 class Streams:
-    """Both kinds of them, on a topic of their own, and what became of it."""
+    """Both kinds of producers on their own topic, and the outcome."""
 
     def __init__(self, cluster: SimulatedCluster, random: Random) -> None:
         self.history = History()
@@ -171,7 +170,7 @@ class Streams:
         self._task = self._cluster.loop.create_task(self._run())
 
     async def finish(self) -> None:
-        """Let what is under way come to its end, and read everything."""
+        """Let pending work finish, and read everything."""
         self._is_over = True
         assert self._task is not None
         await self._task

@@ -1,4 +1,4 @@
-"""The threads of a simulated program: jobs take simulated time, and a crash finds some of them half done."""
+"""The threads of a simulated program: jobs take simulated time, and a crash leaves some of them half done."""
 
 import asyncio
 from collections import deque
@@ -16,9 +16,9 @@ _MOST_CHANGES_OF_A_JOB = 6
 
 
 class SimulatedWorkers(Workers):
-    """A job does its work in one moment, after the time that it takes; then its result is reported.
+    """A job runs in one moment, after its duration; then its result is reported.
 
-    With `splits` it stops before each change of the disk, and goes on a little later.
+    With `splits` it stops before each change of the disk, and continues a little later.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class SimulatedWorkers(Workers):
             self._queued.append((job, done))
 
     def close(self) -> None:
-        """As threads that are joined: what was asked for is done, and reported, before this returns."""
+        """As when threads are joined: all submitted jobs are done and reported before this returns."""
         for number, begun in list(self._split.items()):
             begun.hurry()
             self._end(number, begun)
@@ -56,7 +56,7 @@ class SimulatedWorkers(Workers):
             _carry_out(job, done)
 
     def crash(self, disk: SimulatedDisk, random: Random) -> None:
-        """The program ends now: jobs under way get as far as chance has it."""
+        """The program ends now: jobs under way stop at random points."""
         self.give_up(disk, random)
         jobs = [job for job, _ in self._running.values()]
         self._running.clear()
@@ -69,11 +69,11 @@ class SimulatedWorkers(Workers):
 
     @property
     def split(self) -> list[SplitJob]:
-        """Those that have begun and are not over."""
+        """Jobs that have begun and are not over."""
         return list(self._split.values())
 
     def give_up(self, disk: SimulatedDisk, random: Random) -> None:
-        """What was done in part gets a little further, and is forgotten."""
+        """Jobs partly done get a little further, and are dropped."""
         for number, begun in list(self._split.items()):
             del self._split[number]
             self._running.pop(number, None)

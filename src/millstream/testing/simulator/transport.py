@@ -1,4 +1,4 @@
-"""One end of a simulated connection. Bytes come in order, in pieces, after a while, or not at all."""
+"""One end of a simulated connection. Bytes arrive in order, in pieces, after a while, or not at all."""
 
 import asyncio
 import errno
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 Address = tuple[str, int]
 
 _HIGH_WATER_BYTES = 1 << 16
-# What the systems' buffers on the way hold, before the writer is told to wait.
+# What the systems' buffers hold before the writer must wait.
 _SYSTEM_BUFFER_BYTES = 1 << 18
 
 
 class _Segment(NamedTuple):
-    """Bytes that were sent at one moment, or (chunks is None) the end of them."""
+    """Bytes sent at one moment, or (chunks is None) the end of the stream."""
 
     sent_at: float
     at: float
@@ -29,7 +29,7 @@ class _Segment(NamedTuple):
 
 
 class End(asyncio.Transport):
-    """`other` is the end to which this one sends."""
+    """`other` is the receiving end."""
 
     other: "End"
 
@@ -38,7 +38,7 @@ class End(asyncio.Transport):
         self.process = process
         self.machine = local[0]
         self.is_stalled = False
-        """Something waits for a cut to heal or a reader to read."""
+        """Data waits for a cut to heal or for a reader."""
         self._network = network
         self._loop = network.loop
         self._protocol: asyncio.BaseProtocol | None = None
@@ -76,12 +76,12 @@ class End(asyncio.Transport):
         return self._unsent_bytes > 0
 
     def break_off(self, error: Exception | None) -> None:
-        """This end learns, at once, that the connection is gone."""
+        """This end learns at once that the connection is gone."""
         if not self._is_lost:
             self._network.loop.call_soon(self._lose, error, context=self.process.context)
 
     def peer_dies(self, seconds: float) -> None:
-        """This end's program was killed; what it had sent arrives, then a reset."""
+        """This end's program was killed; data already sent arrives, then a reset."""
         self.other.peer_reset(
             max(seconds, self._segments[-1].at - self._network.loop.time() if self._segments else 0)
         )
@@ -94,7 +94,7 @@ class End(asyncio.Transport):
     def _reset_arrives(self, error: Exception) -> None:
         if self._network.is_open(self.other.machine, self.machine):
             self._lose(error)
-        # Otherwise the reset is lost too; a later write is answered again.
+        # Otherwise the reset is lost too; a later write is answered with one.
 
     def go_on(self, seconds: float) -> None:
         self.is_stalled = False
@@ -138,7 +138,7 @@ class End(asyncio.Transport):
         self._loop.call_at(at, self._arrive, context=self.other.process.context)
 
     def _arrive(self) -> None:
-        """Runs in the receiver: what is due by now comes in."""
+        """Runs in the receiver: deliver the data that is due."""
         self._is_due = False
         receiver, segments, loop = self.other, self._segments, self._loop
         now = loop._now
@@ -237,15 +237,15 @@ class End(asyncio.Transport):
         if error is not None:
             self._segments.clear()
         if not self._segments:
-            # What was written before an orderly end still goes out.
+            # Data written before a clean close still goes out.
             self._network.forget(self)
         if self._protocol is not None:
             self._protocol.connection_lost(error)
 
-    # -- asyncio.Transport's small change
+    # -- minor methods of asyncio.Transport
 
     def is_closing(self) -> bool:
-        # With the loop everything ends: a writer that is left over has nothing to close.
+        # Everything ends with the loop: a writer that is left has nothing to close.
         return self._is_closing or self._loop.is_closed()
 
     def is_reading(self) -> bool:
@@ -271,7 +271,7 @@ class End(asyncio.Transport):
 
 
 class _Socket:
-    """As much of a socket as a listener shows."""
+    """The few attributes of a socket that a listener shows."""
 
     __slots__ = ("_address",)
 
@@ -282,7 +282,7 @@ class _Socket:
         return self._address
 
     def fileno(self) -> int:
-        """Any that says it is open: nobody else can have the address here."""
+        """Any number that looks open: no other program can have the address here."""
         return 0
 
 

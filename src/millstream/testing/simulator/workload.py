@@ -1,7 +1,6 @@
-"""The clients of a run: producers of one topic, its readers, alone or in a group, and those who change things.
+"""The clients of a run: producers of one topic, its readers, alone or in a group, and clients that change things.
 
-Somebody creates and deletes other topics; in some runs somebody moves replicas or changes settings too, and topics at
-the side live and die.
+Other topics are created and deleted; in some runs replicas are moved or settings changed, and side topics come and go.
 """
 
 import asyncio
@@ -31,13 +30,13 @@ TOPIC = "ledger"
 GROUP = "readers"
 
 _SHOWN_SECONDS = 60.0
-# What is done to the topic meanwhile, in one run or the other.
+# The changes made to the topic, one kind or another a run.
 _OPERATIONS = ((), (), ("moves",), ("settings",), ("moves", "settings"))
 _EAGER = {"segment.bytes": "400", "min.cleanable.dirty.ratio": "0.01"}
 
 
 class Workload:
-    """`history`, `group` and `topic_calls` are what the clients saw; `group` is None where each reads for itself."""
+    """`history`, `group` and `topic_calls` record what the clients saw; `group` is None if each reads alone."""
 
     def __init__(self, cluster: SimulatedCluster, random: Random, *, partitions: int, replicas: int) -> None:
         self.history = History()
@@ -63,9 +62,7 @@ class Workload:
 
     @classmethod
     def plain(cls, cluster: SimulatedCluster, random: Random, *, allowed: Collection[str]) -> "Workload":
-        """`allowed` are the operator's kinds of work: without any, all replicas stay, and as many as there must be are
-        in sync.
-        """
+        """`allowed` are the operator's kinds of work: without any, replicas stay, and enough are in sync."""
         workload = cls(cluster, random, partitions=2, replicas=3)
         workload._draw(allowed)
         return workload
@@ -83,7 +80,7 @@ class Workload:
         return workload
 
     def _draw(self, allowed: Collection[str]) -> None:
-        """In this order, which the plain profile's seeds depend on."""
+        """The order matters: the plain profile's seeds depend on it."""
         random = self._random
         self.configs = random.choice(({}, {"segment.bytes": "2000"}))
         self._pause = random.choice((0.5, 1.0, 2.0))
@@ -154,7 +151,7 @@ class Workload:
             )
 
     def _grown(self, partitions: int) -> None:
-        """The topic has so many partitions now: each is used."""
+        """The topic has this many partitions now; use all of them."""
         for index in range(self.partitions, partitions):
             self._add_producer(index, 0)
             if self.group is None:
@@ -182,13 +179,13 @@ class Workload:
             self._run(client, self._tune(client))
 
     def stop_operating(self) -> None:
-        """From now on the cluster is left as it is, so that it can come to rest."""
+        """From now on the cluster is left unchanged, so that it can come to rest."""
         self.operator.is_over = True
         for side in self.sides:
             side.leave_alone()
 
     def progress(self) -> list[Callable[[], int]]:
-        """What was acknowledged so far, for everybody who must get acknowledgements when all is well."""
+        """Counters of acknowledgements, one for each client that must make progress in a healthy cluster."""
         producers = [
             *self.producers,
             *(each for side in self.sides for life in side.certain for each in life.producers),
@@ -202,7 +199,7 @@ class Workload:
         self._tasks.append(self._cluster.loop.create_task(work, name=client.name, context=context))
 
     async def stop(self) -> None:
-        """Let what is under way come to its end; an error of a client is one of the run."""
+        """Let pending work finish; an error of a client is one of the run."""
         self._is_over = True
         for side in self.sides:
             side.stop()
@@ -212,13 +209,14 @@ class Workload:
         await self._cluster.loop.create_task(work, name=client.name, context=client.process.context)
 
     async def read_everything(self) -> None:
-        """The last phase: from the beginning to the end of every partition."""
+        """The last phase: read every partition from its beginning to its end."""
         for index in range(self.partitions):
             consumer = SimulatedConsumer(
                 self._client(f"final-{index}"), TOPIC, index, self.history, is_final=True
             )
             await self.as_client(consumer.client, _read_to_end(consumer))
-            # A disk that got stuck late leaves a new leader with too few in sync: it shows less for a while.
+            # A disk that got stuck late leaves a new leader with too few replicas in sync: its high watermark lags for
+            # a while.
             await self.as_client(consumer.client, self._wait_for_acknowledged(consumer))
             self.history.final_keys.add(f"{TOPIC}-{index}")
         for side in self.sides:
@@ -230,7 +228,7 @@ class Workload:
             await self.as_client(client, self._read_positions(client, self.group))
 
     async def _wait_for_acknowledged(self, consumer: SimulatedConsumer) -> None:
-        """What is not shown in this time is lost."""
+        """Records that do not appear in this time are lost."""
         offsets = [
             send.offset
             for send in self.history.sends
@@ -274,7 +272,7 @@ class Workload:
             await asyncio.sleep(random.expovariate(1 / 2.0))
 
     async def _tune(self, client: SimulatedClient) -> None:
-        """Positions of groups go to tiny segments that are compacted at once, as soon as there is such a topic."""
+        """Group offsets go to tiny segments that are compacted at once, as soon as the topic exists."""
         while not self._is_over:
             try:
                 if await set_configs(client, OFFSETS_TOPIC, _EAGER) == ErrorCode.NONE:

@@ -35,18 +35,21 @@ def test_sets_that_shrink_and_grow_as_the_leader_asks() -> None:
 
 
 def test_members_are_replicas_and_the_leader_is_one_of_them() -> None:
-    assert "not all that are in sync are replicas" in seen(state((1, 9), 1))[0]
+    assert "the in-sync set holds other nodes than replicas" in seen(state((1, 9), 1))[0]
     assert "the leader is not in sync" in seen(state((2, 3), 1))[0]
-    assert "eligible are others" in seen(state((1, 2), 1, elr=(2,)))[0]
+    assert "eligible set holds other nodes" in seen(state((1, 2), 1, elr=(2,)))[0]
 
 
 def test_who_is_fenced_goes_in_the_same_change() -> None:
     fenced = BrokerChanged(3, 3, is_fenced=True)
     assert not seen([fenced, state((1, 2), 1)])
-    assert "[3] are fenced" in seen(fenced)[0]
-    assert "[3] are fenced" in seen(BrokerChanged(3, 3, is_fenced=False, is_shutting_down=True))[0]
-    assert "[3] are fenced" in seen(BrokerUnregistered(3, 3))[0]
-    assert "[3] are fenced" in seen(BrokerRegistered(3, 4, UUID(int=4), (), is_fenced=True))[0]
+    assert "[3] are in sync though fenced" in seen(fenced)[0]
+    assert (
+        "[3] are in sync though fenced"
+        in seen(BrokerChanged(3, 3, is_fenced=False, is_shutting_down=True))[0]
+    )
+    assert "[3] are in sync though fenced" in seen(BrokerUnregistered(3, 3))[0]
+    assert "[3] are in sync though fenced" in seen(BrokerRegistered(3, 4, UUID(int=4), (), is_fenced=True))[0]
 
 
 def test_nobody_comes_in_while_nobody_leads() -> None:
@@ -54,8 +57,10 @@ def test_nobody_comes_in_while_nobody_leads() -> None:
     nobody = [*gone, state((), -1, epoch=5, elr=(1, 2))]
     back = [BrokerChanged(number, number, is_fenced=False) for number in (1, 2, 3)]
     assert not seen(nobody, [*back, state((1,), 1, epoch=6, elr=(2,))])
-    assert "[2] came in sync without a leader" in seen(nobody, [*back, state((1, 2), 1, epoch=6)])[0]
-    assert "came in sync without a leader" in seen(state((1,), 1), state((2, 3), 2, epoch=5))[0]
+    assert (
+        "[2] joined the in-sync set without a leader" in seen(nobody, [*back, state((1, 2), 1, epoch=6)])[0]
+    )
+    assert "joined the in-sync set without a leader" in seen(state((1,), 1), state((2, 3), 2, epoch=5))[0]
 
 
 def test_an_end_of_a_reassignment_takes_the_last_one_in_and_may_choose_another_leader() -> None:
