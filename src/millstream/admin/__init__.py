@@ -1,5 +1,5 @@
-"""Operations on a running cluster that return values: how it is, plans and moves, nodes that come and go, resets.
+"""Operations on a running cluster that return values: its state, plans and moves, adding and removing nodes, resets.
 
-The command line, the console and HTTP are faces of it. Comes in: `client.Admin` or `client.wire.Cluster`, and values.
+The command line, the console and HTTP only present them. Comes in: `client.Admin` or `client.wire.Cluster`, and values.
 Must not come in: a terminal, the node's own code (`broker`).
 """

@@ -1,4 +1,4 @@
-"""What a cluster is made of at this moment: brokers, votes, and the state of its partitions."""
+"""The present state of a cluster: brokers, votes, and partitions."""
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from millstream.admin.fenced import FencedNode, why_fenced
-from millstream.admin.leaderless import Leaderless, leaderless_of
+from millstream.admin.explanations import FencedNode, Leaderless, leaderless_of, why_fenced
 from millstream.client.errors import ClientError, from_code
 from millstream.client.wire.cluster import Cluster
 from millstream.client.wire.connection import Connection
@@ -22,9 +21,9 @@ _PROBES_AT_ONCE = 16
 class BrokerState(StrEnum):
     LIVE = "live"
     FENCED = "fenced"
-    """The controller does not hear from it, or it has just been registered."""
+    """The controller gets no heartbeats from it, or it has just been registered."""
     NO_ANSWER = "no answer"
-    """There is no controller to ask, and it does not answer itself."""
+    """There is no controller to ask, and the node does not answer either."""
 
 
 class PartitionView(msgspec.Struct, frozen=True):
@@ -36,7 +35,7 @@ class PartitionView(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """As commands take it."""
+        """In the form that commands take."""
         return f"{self.topic}:{self.index}"
 
 
@@ -46,7 +45,7 @@ class BrokerView(msgspec.Struct, frozen=True):
     rack: str | None
     state: BrokerState
     quorum: str
-    """`leader`, `voter` or `follower` of the metadata log; empty for one that is not in it."""
+    """Its role in the metadata quorum: `leader`, `voter` or `follower`; empty for none."""
     log_end: int | None
     leaders: int
     replicas: int
@@ -64,13 +63,13 @@ class ClusterView(msgspec.Struct, frozen=True):
     reassigning: int
     voters_away: tuple[int, ...] = ()
     unled: tuple[Leaderless, ...] = ()
-    """Why partitions have no leader."""
+    """Reasons for which partitions have no leader."""
     fenced: tuple[FencedNode, ...] = ()
-    """Why the controller keeps nodes out."""
+    """Reasons for which the controller keeps nodes out."""
     faults: tuple[LogFault, ...] = ()
-    """What is wrong with logs, as the nodes say that keep them."""
+    """Faults of logs, as their nodes report them."""
     refusing: tuple[NodeFault, ...] = ()
-    """Nodes that are let in, and refuse writes all the same: no other could take over."""
+    """Nodes that are let in but refuse writes, because no other node could take over."""
 
     @property
     def leaderless(self) -> list[PartitionView]:
@@ -82,7 +81,7 @@ class ClusterView(msgspec.Struct, frozen=True):
 
     @property
     def catching_up(self) -> dict[int, list[str]]:
-        """Nodes that are there, and the partitions with which they are not in sync."""
+        """Nodes that run, with the partitions in which they are not in sync."""
         behind = {
             broker.broker_id: [
                 each.name
@@ -111,7 +110,7 @@ class ClusterView(msgspec.Struct, frozen=True):
 
     @property
     def problems(self) -> list[str]:
-        """In words; none means that every node and every replica is there."""
+        """The problems in words; none if every node and every replica is healthy."""
         up = [each.node_id for each in self.fenced if each.is_up]
         away = [each for each in self.brokers if not each.is_live and each.broker_id not in up]
         found = {
@@ -182,7 +181,7 @@ def view_cluster(cluster: Cluster) -> ClusterView:
 
 
 def _ask_faults(cluster: Cluster, described: Any, states: dict[int, BrokerState]) -> dict[int, Faults | None]:
-    """What the nodes say is wrong with them; None of one that does not answer."""
+    """The faults that each node reports; None for a node that does not answer."""
 
     def ask(broker: Any) -> Faults | None:
         try:
@@ -194,7 +193,7 @@ def _ask_faults(cluster: Cluster, described: Any, states: dict[int, BrokerState]
         except (OSError, ClientError):
             return None
         except msgspec.MsgspecError:
-            # It is of an earlier version.
+            # It runs an earlier version.
             return Faults()
 
     asked = [each for each in described.brokers if states[each.broker_id] is not BrokerState.NO_ANSWER]
@@ -203,7 +202,7 @@ def _ask_faults(cluster: Cluster, described: Any, states: dict[int, BrokerState]
 
 
 def partitions_of(cluster: Cluster) -> list[PartitionView]:
-    """All partitions, those of internal topics too, by topic and number."""
+    """All partitions, including internal topics, by topic and number."""
     found = cluster.patiently("cannot list the topics", lambda: cluster.metadata(None))
     return sorted(
         (
@@ -222,7 +221,7 @@ def partitions_of(cluster: Cluster) -> list[PartitionView]:
 
 
 def _states(cluster: Cluster, described: Any) -> dict[int, BrokerState]:
-    """By what the controller knows. Without one, what was known last says little: each broker is asked."""
+    """As the controller sees them. Without a controller the last known state says little, so each broker is asked."""
     if described.controller_id >= 0:
         return {
             each.broker_id: BrokerState.FENCED if each.is_fenced else BrokerState.LIVE
@@ -242,7 +241,7 @@ def _states(cluster: Cluster, described: Any) -> dict[int, BrokerState]:
 
 
 def _quorum(cluster: Cluster) -> tuple[dict[int, str], dict[int, int]]:
-    """What each node is in the quorum, and how far its copy of the log reaches where that is known."""
+    """Each node's role in the quorum, and how far its copy of the log reaches, where known."""
     asked: list[dict[str, Any]] = [{"topic_name": QUORUM_TOPIC, "partitions": [{"partition_index": 0}]}]
     reply = cluster.call("describe_quorum", topics=asked)
     if reply.error_code:

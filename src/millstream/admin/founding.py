@@ -1,4 +1,4 @@
-"""Before there is a cluster to ask: what nodes wait for, and founding one though not all seeds are there."""
+"""Before the cluster exists: what nodes wait for, and founding a cluster without all seeds."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ def waiting_nodes(settings: ClusterSettings) -> dict[str, NodeState]:
 
 
 def founder_of(settings: ClusterSettings, wanted: Sequence[int]) -> Address:
-    """Address of the node that is to found: the one that a node has promised this to, else the lowest id."""
+    """Address of the node that founds: the one to which a node has promised this, else the one with the lowest id."""
     states = _states(settings, settings.bootstrap)
     if not states:
         raise ConnectionFailedError(f"cannot reach the cluster at {settings.addresses}: no node answers")
@@ -70,7 +70,7 @@ def _states(settings: ClusterSettings, nodes: Iterable[Address]) -> dict[Address
 
 
 def _ask(settings: ClusterSettings, address: Address, request: FoundingRequest) -> bytes:
-    """A node that waits for others hangs up on every other request."""
+    """A node that waits for others closes the connection on every other request."""
     try:
         node = Connection(address, settings, is_for_client=False)
         try:

@@ -1,4 +1,4 @@
-"""Moving replicas and electing leaders: the requests, their speed, and waiting for the end."""
+"""Moves replicas and elects leaders: sends the requests, limits their speed, and waits for the end."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ _LOOK_SECONDS = 0.5
 _RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 _PLACEMENT = "log.placement"
-# One request may not hold up the controller for long.
+# One request must not hold up the controller for long.
 _MOVES_AT_ONCE = 1000
 
 
@@ -29,14 +29,14 @@ class Ongoing(NamedTuple):
 
 
 class Elected(NamedTuple):
-    """Where an election was not needed nothing failed."""
+    """Partitions whose leader needed no election are in neither list."""
 
     elected: list[tuple[str, int]]
     failed: list[tuple[str, int, str]]
 
 
 def placement_of(cluster: Cluster, controller: int) -> str:
-    """What the controller places new partitions by."""
+    """The placement that the controller uses for new partitions."""
     try:
         found = SettingsAdmin(cluster).broker_configs(controller).get(_PLACEMENT)
     except (OSError, ClientError):
@@ -52,8 +52,9 @@ def move(
     timeout_s: float | None = None,
     moved: Callable[[int], None] = lambda _count: None,
 ) -> None:
-    """Move, and without a time-out do not wait. The limit of speed ends with the wait; TimedOutError when the moves go
-    on after it."""
+    """Move; without a time-out do not wait. The speed limit ends with the wait. TimedOutError if the moves take
+    longer; they continue.
+    """
     if not moves:
         return
     try:
@@ -73,7 +74,7 @@ def move(
 
 
 def cancel(cluster: Cluster, wanted: Sequence[tuple[str, int]] | None) -> list[tuple[str, int]]:
-    """Call off what is under way, all of it without `wanted`; returns what that was."""
+    """Cancel the `wanted` reassignments, or all without `wanted`; returns the cancelled partitions."""
     ongoing = [
         (each.topic, each.partition)
         for each in reassignments(cluster)
@@ -85,7 +86,7 @@ def cancel(cluster: Cluster, wanted: Sequence[tuple[str, int]] | None) -> list[t
 
 
 def reassignments(cluster: Cluster) -> list[Ongoing]:
-    """Everything that is under way."""
+    """All reassignments under way."""
     reply = cluster.call("list_partition_reassignments", topics=None)
     if reply.error_code:
         raise from_code("cannot list reassignments", reply.error_code, reply.error_message)
@@ -99,7 +100,9 @@ def reassignments(cluster: Cluster) -> list[Ongoing]:
 def elect_leaders(
     cluster: Cluster, wanted: Sequence[tuple[str, int]] | None, *, is_unclean: bool = False
 ) -> Elected:
-    """The preferred leader of each, or of all partitions; unclean takes any replica where there is no leader."""
+    """Elect the preferred leader of each partition, of all without `wanted`; unclean takes any replica where no
+    leader is left.
+    """
     topics: dict[str, list[int]] = {}
     for topic, index in wanted or ():
         topics.setdefault(topic, []).append(index)
@@ -119,7 +122,7 @@ def elect_leaders(
 
 
 def _wait(cluster: Cluster, seconds: float, moved: Callable[[int], None]) -> bool:
-    """Whether everything under way came to its end in time."""
+    """Whether all reassignments ended in time."""
     deadline = time.monotonic() + seconds
     total = len(reassignments(cluster))
     while left := len(reassignments(cluster)):
@@ -131,7 +134,7 @@ def _wait(cluster: Cluster, seconds: float, moved: Callable[[int], None]) -> boo
 
 
 def _throttle(cluster: Cluster, moves: Sequence[Move], rate: int) -> None:
-    """Limit what brokers give away and fetch for these moves, by Kafka's settings."""
+    """Limit what brokers send and fetch for these moves, by Kafka's settings."""
     lists: dict[str, tuple[set[str], set[str]]] = {}
     for each in moves:
         leaders, followers = lists.setdefault(each.topic, (set(), set()))

@@ -1,4 +1,4 @@
-"""Which replicas go where: plans as values, made from what a cluster is now. Nothing here asks or changes anything."""
+"""Plans which replicas go where, from the present state of a cluster. Nothing here asks or changes a cluster."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ class Move(msgspec.Struct, frozen=True):
     replicas: tuple[int, ...]
 
     def as_document(self) -> dict[str, object]:
-        """As Kafka's own tool writes a plan, and where the partition is now."""
+        """In the format of Kafka's own tool, with the partition's present replicas."""
         return {
             "topic": self.topic,
             "partition": self.index,
@@ -33,7 +33,7 @@ class Move(msgspec.Struct, frozen=True):
 
 
 def rebalanced(view: ClusterView, placement: str, virtual_nodes: int = VIRTUAL_NODES) -> list[Move]:
-    """Every partition where the placement puts it among the live brokers."""
+    """Every partition as the placement assigns it among the live brokers."""
     candidates = [Candidate(each.broker_id, each.rack) for each in view.live_brokers()]
     for each in view.partitions:
         if len(each.replicas) > len(candidates):
@@ -53,7 +53,7 @@ def rebalanced(view: ClusterView, placement: str, virtual_nodes: int = VIRTUAL_N
 def evacuated(
     view: ClusterView, broker_id: int, placement: str, virtual_nodes: int = VIRTUAL_NODES
 ) -> list[Move]:
-    """Only what the broker has goes elsewhere, to where the placement would have it instead."""
+    """Only this broker's replicas move, to where the placement would have them instead."""
     load = _load(view, without=broker_id)
     moves = []
     for each in view.partitions:
@@ -65,7 +65,7 @@ def evacuated(
 
 
 def led_by_others(view: ClusterView, broker_id: int) -> list[Move]:
-    """The broker becomes the last choice wherever it is the first: nothing is copied, and an election does the rest."""
+    """The broker becomes the last choice where it is the first: nothing is copied, and an election does the rest."""
     return [
         Move(
             each.topic,
@@ -81,14 +81,14 @@ def led_by_others(view: ClusterView, broker_id: int) -> list[Move]:
 def with_factor(
     view: ClusterView, partitions: Iterable[PartitionView], factor: int, placement: str
 ) -> list[Move]:
-    """As many replicas for each of the partitions. Those that are there stay, the leader and those in sync first."""
+    """So many replicas for each partition. Present ones stay, the leader and in-sync ones first."""
     load = _load(view)
     moves = []
     for each in partitions:
         kept = sorted(each.replicas, key=lambda broker: (broker != each.leader, broker not in each.isr))[
             :factor
         ]
-        # The preferred leader keeps its place.
+        # The preferred leader stays first.
         replicas = tuple(sorted(kept, key=each.replicas.index))
         while len(replicas) < factor:
             best, load = _substitute(replace(each, replicas=replicas), load, placement, VIRTUAL_NODES)
@@ -99,7 +99,7 @@ def with_factor(
 
 
 def moves_to(partitions: Iterable[PartitionView], replicas: tuple[int, ...]) -> list[Move]:
-    """The same replicas for each of the partitions."""
+    """The same replicas for each partition."""
     return [Move(each.topic, each.index, each.replicas, replicas) for each in partitions]
 
 
@@ -123,7 +123,7 @@ def moves_in(text: str, known: Iterable[PartitionView]) -> list[Move]:
 
 
 def chosen(known: Sequence[PartitionView], wanted: Iterable[tuple[str, int | None]]) -> list[PartitionView]:
-    """What is named; a topic without a number is all of its partitions. A name that fits nothing is an error."""
+    """The named partitions; a topic without a number stands for all of its partitions. An unknown name is an error."""
     found = []
     for topic, index in wanted:
         fitting = [each for each in known if each.topic == topic and index in (None, each.index)]
@@ -142,7 +142,7 @@ def _load(view: ClusterView, without: int | None = None) -> list[Candidate]:
 def _substitute(
     partition: PartitionView, load: list[Candidate], placement: str, virtual_nodes: int
 ) -> tuple[int, list[Candidate]]:
-    """The best broker that does not keep the partition yet, and the load with it."""
+    """The best broker without the partition, and the load with it."""
     free = [other for other in load if other.broker_id not in partition.replicas]
     if not free:
         raise ClientError(
@@ -172,8 +172,9 @@ def brokers_document(cluster: Cluster) -> dict[str, Any]:
 
 
 def topics_document(cluster: Cluster) -> dict[str, Any]:
-    """All topics but internal ones; of settings those that were set for the topic. A partition whose leader does not
-    answer has no offsets."""
+    """All topics but internal ones, with the settings set for each topic. A partition whose leader does not answer
+    has no offsets.
+    """
     admin = _Inventory(cluster)
     topics = admin.list_topics()
     places = [TopicPartition(topic.name, each.partition) for topic in topics for each in topic.partitions]

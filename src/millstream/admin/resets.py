@@ -1,4 +1,4 @@
-"""Moving a group to other offsets: where to, the plan, and carrying it out."""
+"""Moves a group to other offsets: the target, the plan, and the change."""
 
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
@@ -23,9 +23,9 @@ class ResetTarget(msgspec.Struct, frozen=True):
     number: int = 0
 
     def offset_in(self, start: int, end: int, committed: int | None, by_time: int | None) -> int | None:
-        """The new offset of a partition that holds offsets from `start` to before `end`, kept within these.
+        """The partition's new offset, kept between `start` and `end`.
 
-        None when it cannot be told: a shift of a position that was never committed.
+        None if unknown: a shift of an offset that was never committed.
         """
         match self.kind:
             case TargetKind.EARLIEST:
@@ -58,8 +58,9 @@ class OffsetMove(msgspec.Struct, frozen=True):
 def plan_reset(
     admin: Admin, group: str, topics: Mapping[str, frozenset[int] | None], target: ResetTarget
 ) -> list[OffsetMove]:
-    """Old and new offset of every partition in question, None for all of a topic's; without `topics` of all that the
-    group committed. The group may have no members, or not exist yet: GroupChangedError otherwise."""
+    """Old and new offset of each partition of the topics given (None: all partitions), else of all topics in which
+    the group committed. GroupChangedError if the group has members; it need not exist.
+    """
     _require_idle(admin, group)
     committed = admin.committed_offsets(group)
     if not topics and not committed:
@@ -91,7 +92,7 @@ def apply_reset(admin: Admin, group: str, moves: Sequence[OffsetMove]) -> None:
 
 
 def places_of(admin: Admin, wanted: Mapping[str, frozenset[int] | None]) -> list[TopicPartition]:
-    """The partitions named, None for all of a topic's; an error names what does not exist."""
+    """The partitions named, None for all of a topic's; an error names those that do not exist."""
     places: list[TopicPartition] = []
     for topic, indexes in wanted.items():
         there = {each.partition for each in admin.describe_partitions(topic)}

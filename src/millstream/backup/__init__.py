@@ -1,5 +1,5 @@
-"""Backups of a cluster in a folder: copying batches out of running nodes, and making a data directory from them.
+"""Backups of a cluster in a folder: copies batches from running nodes, and makes a data directory from them.
 
-Comes in: a cluster's address, a folder, a disk. Must not come in: the broker; what is copied is asked for over the
-wire, and what is restored is written for a node that does not run.
+Comes in: a cluster's address, a folder, a disk. Must not come in: the broker; copies come over the wire, and a restore
+writes for a node that does not run.
 """

@@ -1,4 +1,4 @@
-"""One partition into the folder: what earlier backups have of it is kept if it is the same, the rest is copied."""
+"""Copies one partition into the folder: files of earlier backups are kept if they still match, the rest is copied."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,13 +14,13 @@ from millstream.client.wire.cluster import Cluster
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.record_batch import CorruptBatch, iter_batches
 
-# A file is sealed before it grows beyond this; a node's checksum of one file is one answer (at most 64 MiB).
+# A file is completed before it grows beyond this; a node checksums one file in one answer (at most 64 MiB).
 SEGMENT_BYTES = 32 << 20
 _FETCH_BYTES = 8 << 20
 
 
 class _StartMoved(Exception):
-    """The log begins later than it did: retention, or somebody deleted records."""
+    """The log starts later than before: retention or a client deleted records."""
 
     def __init__(self, log_start_offset: int) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class _StartMoved(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What of a log goes into the backup."""
+    """The part of a log that goes into the backup."""
 
     log_start_offset: int
     end_offset: int
@@ -45,7 +45,7 @@ class PartitionCopier:
     segment_bytes: int = SEGMENT_BYTES
 
     def copy(self, extent: Extent, known: Sequence[SegmentCopy]) -> tuple[Extent, tuple[SegmentCopy, ...]]:
-        """All of `extent` as files; less of it where the log's start moves meanwhile."""
+        """Store all of `extent` as files; less if the log's start moves meanwhile."""
         kept = self._still_there(extent, known)
         while True:
             try:
@@ -67,10 +67,10 @@ class PartitionCopier:
             segments += self._copy_range(offset, extent.end_offset)
         return segments
 
-    # -- what need not be copied again
+    # -- files that need no copy
 
     def _still_there(self, extent: Extent, known: Sequence[SegmentCopy]) -> list[SegmentCopy]:
-        """What the log still has as the folder has it. A file that was lost or cut is copied again."""
+        """The files in the folder that the log still matches. A lost or truncated file is copied again."""
         topic_id, index = self.place.topic_id.hex(), self.place.index
         kept = [
             each
@@ -82,12 +82,14 @@ class PartitionCopier:
         while kept and not self._has(kept[-1]):
             kept.pop()
         if self.must_be_compared:
-            # Where compaction took a tombstone, what it removed would come back.
+            # If compaction removed a tombstone, the records it deleted would return.
             kept = [each for each in kept if self._is_same(each)]
         return kept
 
     def _has(self, segment: SegmentCopy) -> bool:
-        """Whether the leader's log still has what that leader epoch wrote; an unclean election may have cut it."""
+        """Whether the leader's log still has what that leader epoch wrote; an unclean election may have truncated
+        it.
+        """
         epoch, end = self.cluster.patiently(
             f"cannot ask for the leader epochs of {self.place}",
             lambda: epoch_end(self.cluster, self.place, segment.last_epoch),
@@ -95,7 +97,7 @@ class PartitionCopier:
         return epoch == segment.last_epoch and end >= segment.end_offset
 
     def _is_same(self, segment: SegmentCopy) -> bool:
-        """By the checksum of the leader's own bytes; where it cannot be had, the segment is copied again."""
+        """Compares with the checksum of the leader's own bytes; without one, the segment is copied again."""
         place = self.place
         try:
             leader = self.cluster.leader_of(place.topic_id, place.index)
@@ -107,7 +109,7 @@ class PartitionCopier:
             return False
         return (found.size_bytes, found.crc) == (segment.size_bytes, segment.checksum)
 
-    # -- what is copied
+    # -- copying
 
     def _copy_range(self, start: int, end: int) -> list[SegmentCopy]:
         segments: list[SegmentCopy] = []
@@ -135,7 +137,7 @@ class PartitionCopier:
         return segments
 
     def _fetch(self, offset: int, end: int) -> tuple[memoryview, int]:
-        """Batches that begin below `end`, and where to go on; no batches where compaction has left none."""
+        """Batches that begin below `end`, and the next offset; no batches where compaction has left none."""
         fetched = self.cluster.patiently(f"cannot read {self.place}", lambda: self._ask(offset))
         size, following = 0, offset
         try:
@@ -164,7 +166,7 @@ class PartitionCopier:
         if fetched.error:
             raise from_code(f"a fetch of {self.place} at offset {offset}", fetched.error)
         if not fetched.records:
-            # A node that is short of memory, or a new leader that does not know its high watermark yet.
+            # A node short of memory, or a new leader that does not know its high watermark yet.
             raise from_code(f"nothing came of {self.place} at offset {offset}", ErrorCode.REQUEST_TIMED_OUT)
         return fetched
 
@@ -189,7 +191,7 @@ class SegmentFile:
         self._last_epoch = self._max_timestamp = self._max_producer_id = -1
 
     def add(self, records: memoryview) -> None:
-        """Whole batches; CorruptBatch when one of them is not what it claims to be."""
+        """Whole batches; CorruptBatch if one is damaged."""
         for _, header in iter_batches(records):
             if self._first_batch < 0:
                 self._first_batch = header.base_offset
@@ -202,7 +204,7 @@ class SegmentFile:
         self.size_bytes += len(records)
 
     def finish(self, end_offset: int) -> SegmentCopy:
-        """The file is on disk under the name that says what it is."""
+        """Make the file durable and give it its final name."""
         segment = SegmentCopy(
             self._base_offset,
             end_offset,
@@ -218,7 +220,7 @@ class SegmentFile:
         self._file.close()
         disk = self._folder.disk
         target = f"{self._folder.path}/{file_path(self._topic_id, self._index, segment)}"
-        # An equal file may be there, of a backup that was removed: one content has one name.
+        # An equal file may be left from a removed backup: equal contents have the same name.
         disk.rename(self._path, target)
         disk.sync_dir(self._directory)
         return segment

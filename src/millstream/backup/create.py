@@ -1,7 +1,7 @@
-"""A backup of a running cluster: where its logs end, all below that into the folder, then the manifest.
+"""Makes a backup of a running cluster: asks where its logs end, copies everything below, then writes the manifest.
 
-Consumers' positions lie in an internal topic and are copied like any other. Its end is asked for first, so that no
-position in the backup lies behind the end of the log that it is a position in.
+Committed offsets are in an internal topic and copied like any other. Its end is asked for first, so that no committed
+offset in the backup is beyond the end of its log.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -47,11 +47,11 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What earlier backups have of a partition."""
+    """A partition's files in earlier backups."""
 
     segments: tuple[SegmentCopy, ...]
     must_be_compared: bool
-    """Compared by checksum: leader epochs show neither what compaction removed nor that this is another cluster."""
+    """Compare by checksum: leader epochs reveal neither compaction nor another cluster."""
 
 
 @dataclass(slots=True)
@@ -71,10 +71,10 @@ class BackupMaker:
             self.folder.open_for_writing()
             return self._make(source, topics, selection)
         except ClientError:
-            # Some of them are OSErrors too, and the disk is not to blame.
+            # Some of these are OSErrors too, but not of the disk.
             raise
         except OSError as error:
-            # A full disk is not left full until the next backup.
+            # Do not leave a full disk full until the next backup.
             with suppress(OSError):
                 self._manifests()
             raise out_of_room(error, self.folder.path, self.folder.disk) from error
@@ -115,7 +115,7 @@ class BackupMaker:
         return manifest
 
     def _manifests(self) -> list[Manifest]:
-        """Those that can be read; copies that no backup needs are removed."""
+        """The readable manifests; removes files that no backup needs."""
         manifests = []
         is_whole = True
         for backup_id in self.folder.backup_ids():
@@ -134,14 +134,14 @@ class BackupMaker:
         for manifest in self._manifests():
             for topic in manifest.topics:
                 was_compacted = COMPACT in topic.configs.get(CLEANUP_POLICY, "")
-                # A cluster that was restored from here has gone another way since, perhaps under the same epochs.
+                # A cluster restored from this folder has diverged since, perhaps under the same epochs.
                 is_foreign = manifest.cluster_id != self.cluster.cluster_id
                 for each in topic.partitions:
                     known[topic.topic_id, each.index] = _Known(each.segments, was_compacted or is_foreign)
         return known
 
     def _extents(self, topics: Iterable[TopicMetadata], selection: Selection) -> dict[Place, Extent]:
-        """Where each log begins and ends, those of the internal topics first."""
+        """The start and end of each log, those of internal topics first."""
         extents: dict[Place, Extent] = {}
         for is_internal in (True, False):
             places = [
@@ -154,13 +154,13 @@ class BackupMaker:
             ends = self._ask(places, LATEST)
             starts = self._ask(places, EARLIEST)
             for place, end in ends.items():
-                # The start may have moved beyond what was the end a moment ago.
+                # The start may have moved beyond the end of a moment ago.
                 start = starts.get(place, end)
                 extents[place] = Extent(start, max(start, end))
         return extents
 
     def _expect(self, extents: Mapping[Place, Extent], known: Mapping[tuple[str, int], _Known]) -> None:
-        """About how much there is to copy; the bar shows no total where that is unknown."""
+        """Roughly how much there is to copy; without it the bar shows no total."""
         try:
             sizes = log_bytes(self.cluster)
         except (OSError, ClientError):
@@ -186,7 +186,7 @@ class BackupMaker:
         extents: Mapping[Place, Extent],
         known: Mapping[tuple[str, int], _Known],
     ) -> TopicCopy | None:
-        """None when it was deleted meanwhile."""
+        """None if the topic was deleted meanwhile."""
         topic_id = topic.topic_id.hex()
         partitions = []
         if settings is None or not any(place.topic_id == topic.topic_id for place in extents):

@@ -42,12 +42,12 @@ class BackupFolder:
         self.path = path
 
     def open(self) -> None:
-        """For reading; NotABackup when it is something else."""
+        """Open for reading; NotABackup if the folder holds something else."""
         if not self.disk.exists(f"{self.path}/{MARKER}"):
             raise NotABackup(f"{self.path} holds no backups; `millstream backup create` makes one there")
 
     def open_for_writing(self) -> None:
-        """Make the folder if it is not there, and keep others from writing to it."""
+        """Create the folder if needed, and lock it against other writers."""
         disk = self.disk
         marker = f"{self.path}/{MARKER}"
         if not disk.exists(marker):
@@ -63,7 +63,7 @@ class BackupFolder:
             disk.write_atomically(marker, MARKER_TEXT)
 
     def _make(self, path: str) -> None:
-        """Make a directory so that it is there after a loss of power too."""
+        """Create a directory that survives a loss of power."""
         disk = self.disk
         made = []
         while path and not disk.exists(path):
@@ -78,7 +78,7 @@ class BackupFolder:
     # -- manifests
 
     def backup_ids(self) -> list[str]:
-        """By age, the oldest first."""
+        """The oldest first."""
         names = self.disk.list_dir(f"{self.path}/{BACKUPS}")
         return sorted(name.removesuffix(MANIFEST_SUFFIX) for name in names if name.endswith(MANIFEST_SUFFIX))
 
@@ -93,7 +93,7 @@ class BackupFolder:
         return f"{self.path}/{BACKUPS}/{backup_id}{MANIFEST_SUFFIX}"
 
     def new_id(self, now_ms: int) -> str:
-        """Names sort by time; one that is taken, or not after the newest, gets a number."""
+        """Ids sort by time; one that is taken, or not after the newest, gets a number."""
         moment = datetime.fromtimestamp(now_ms / 1000, UTC)
         name = f"{moment:%Y%m%dT%H%M%S}.{now_ms % 1000:03d}Z"
         newest = max(self.backup_ids(), default="")
@@ -103,7 +103,7 @@ class BackupFolder:
         return f"{base}+{int(number or 0) + 1:04d}"
 
     def commit(self, manifest: Manifest) -> None:
-        """From here on the backup is there."""
+        """Write the manifest: from here on the backup exists."""
         self._make(f"{self.path}/{BACKUPS}")
         self.disk.write_atomically(self.manifest_path(manifest.backup_id), encode_manifest(manifest))
 
@@ -115,12 +115,12 @@ class BackupFolder:
         return path
 
     def has(self, relative: str, size_bytes: int) -> bool:
-        """Whether the file is there with all its bytes; `check` reads them."""
+        """Whether the file exists with its full size; `check` reads its bytes."""
         path = f"{self.path}/{relative}"
         return self.disk.exists(path) and self.disk.size(path) == size_bytes
 
     def remove_unnamed(self, manifests: list[Manifest]) -> int:
-        """Files that no manifest names; returns their bytes."""
+        """Remove files that no manifest names; returns their bytes."""
         named = {f"{self.path}/{segment_path(*each)}" for manifest in manifests for each in manifest.files()}
         removed = 0
         for path in list(self._files()):
@@ -137,7 +137,9 @@ class BackupFolder:
                     yield f"{root}/{topic}/{index}/{name}"
 
     def check(self, relative: str, size_bytes: int, checksum: int) -> Iterator[int]:
-        """Read a file against what a manifest says of it, and yield the sizes of the pieces; Damaged at the end."""
+        """Read a file and compare it with the manifest; yields the sizes of the pieces, and raises Damaged at the
+        end.
+        """
         path = f"{self.path}/{relative}"
         if not self.disk.exists(path):
             raise Damaged(f"{path} is missing")
@@ -160,7 +162,7 @@ class BackupFolder:
 
 
 def out_of_room(error: OSError, path: str, disk: Disk) -> BackupError:
-    """What a failed write means to the user."""
+    """Explains a failed write to the user."""
     if error.errno in NO_ROOM:
         return NoRoom(
             f"no room in {path}: {disk.free_bytes(path):,} bytes are free now that nothing is kept of this attempt"

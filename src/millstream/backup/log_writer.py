@@ -1,4 +1,4 @@
-"""Writes a partition's directory from batches, offsets as they were; indexes are the recovery's business."""
+"""Writes a partition's directory from batches, with their offsets; recovery makes the indexes."""
 
 from contextlib import suppress
 
@@ -45,7 +45,7 @@ class LogWriter:
     def append(self, header: BatchHeader, data: memoryview) -> None:
         if self._file is None:
             self._disk.make_dirs(self._directory)
-            # A batch may reach from before the log's start into it; compaction may have left nothing at the start.
+            # A batch may begin before the log's start; compaction may have left nothing at the start.
             self._begin(min(header.base_offset, self._log_start_offset))
         elif (
             self._size + self._buffered_bytes + len(data) > self._segment_bytes
@@ -65,7 +65,7 @@ class LogWriter:
         self.max_producer_id = max(self.max_producer_id, header.producer_id)
 
     def finish(self) -> None:
-        """A log without records that does not begin at 0 has an empty segment, which says where it ends."""
+        """A log without records that does not begin at 0 gets an empty segment, which records its end."""
         if self._file is None:
             if self._log_start_offset == 0:
                 return
@@ -76,7 +76,7 @@ class LogWriter:
         if self._log_start_offset > 0:
             small[START_OFFSET_FILE] = encode_start_offset(self._log_start_offset)
         for name, data in small.items():
-            # All of the data directory is synced at the end.
+            # The whole data directory is synced at the end.
             self._disk.write_atomically(f"{self._directory}/{name}", data, durable=False)
 
     def discard(self) -> None:

@@ -1,8 +1,8 @@
-"""What one backup consists of: written last, as a whole, and never changed.
+"""The contents of one backup: written last, atomically, and never changed.
 
 A manifest is JSON, `{"format", "checksum", "backup"}`; the checksum is the CRC-32C of the bytes of "backup". It names
-every file that the backup needs, also those that earlier ones have copied. A `Selection` is the part of it, or of a
-cluster, that somebody asks for.
+every file that the backup needs, including copies made by earlier backups. A `Selection` is a chosen part of a backup
+or of a cluster.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +23,7 @@ class NotABackup(BackupError):
 
 
 class Damaged(BackupError):
-    """A file of the backup is not what the manifest says."""
+    """A file of the backup differs from the manifest."""
 
 
 class NoRoom(BackupError):
@@ -34,7 +34,7 @@ FORMAT = 1
 
 
 class SegmentCopy(msgspec.Struct, frozen=True, order=True):
-    """Batches of one partition that lie in one file; `end_offset` is where the next copy goes on."""
+    """Batches of one partition in one file; `end_offset` is where the next copy continues."""
 
     base_offset: int
     end_offset: int
@@ -42,7 +42,7 @@ class SegmentCopy(msgspec.Struct, frozen=True, order=True):
     checksum: int
     record_count: int
     first_batch: int
-    """The base offset of the first batch; it may begin before `base_offset`, which may lie within it."""
+    """The base offset of the first batch, which may begin before `base_offset` and contain it."""
     last_epoch: int
     max_timestamp: int
     max_producer_id: int
@@ -69,7 +69,7 @@ class TopicCopy(msgspec.Struct, frozen=True):
     configs: dict[str, str]
     partitions: tuple[PartitionCopy, ...]
     partition_count: int
-    """Of the topic; fewer are in the backup when only some were asked for."""
+    """All of the topic's; the backup holds fewer if only some were selected."""
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -78,13 +78,13 @@ class Manifest(msgspec.Struct, frozen=True):
     source: str
     version: str
     started_ms: int
-    """All that was stored by then is in it, as far as it was not deleted."""
+    """The backup holds all records stored by then, unless they were deleted."""
     cut_ms: int
-    """Nothing that was stored later is in it. Between the two the nodes said where their logs end."""
+    """The backup holds nothing stored later. The nodes reported their logs' ends between the two moments."""
     finished_ms: int
     copied_bytes: int
     broker_configs: dict[str, str]
-    """The defaults of all brokers that were set while they ran."""
+    """The brokers' cluster-wide defaults that were set at run time."""
     topics: tuple[TopicCopy, ...]
 
     @property
@@ -109,7 +109,7 @@ class _Envelope(msgspec.Struct):
 
 
 def segment_path(topic: TopicCopy, partition: PartitionCopy, segment: SegmentCopy) -> str:
-    """Below the folder. The name says what is in the file, so that no two contents share one."""
+    """The path below the folder. It identifies the contents, so that different contents never share a file."""
     return file_path(topic.topic_id, partition.index, segment)
 
 
@@ -137,13 +137,13 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
 
 
 def name_of(topic: TopicMetadata) -> str:
-    """Of one that exists."""
+    """The name of an existing topic."""
     return topic.name or ""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Partitions by topic, None for all of them; an empty selection is everything."""
+    """Partitions by topic, None for all of them; an empty selection stands for everything."""
 
     topics: Mapping[str, frozenset[int] | None] = field(default_factory=dict)
 
@@ -154,7 +154,7 @@ class Selection:
         return wanted is None or index in wanted
 
     def check(self, there: Iterable[tuple[str, int]]) -> None:
-        """BackupError when a topic or a partition that is asked for is not there."""
+        """BackupError if a selected topic or partition does not exist."""
         known: dict[str, set[int]] = {}
         for name, index in there:
             known.setdefault(name, set()).add(index)
@@ -165,6 +165,6 @@ class Selection:
                 raise BackupError(f"topic {name!r} has no partition {min(unknown)}")
 
     def of_cluster(self, topics: Mapping[str, TopicMetadata]) -> list[TopicMetadata]:
-        """Those that are wanted, by name."""
+        """The selected topics, by name."""
         self.check((name, each.partition) for name, topic in topics.items() for each in topic.partitions)
         return [topics[name] for name in sorted(self.topics or topics)]

@@ -1,9 +1,9 @@
-"""What a restore brings back: one backup as it is, or what two of them together know of a moment between them.
+"""What a restore brings back: one backup as it is, or, for a moment between two backups, parts of both.
 
-A backup knows exactly what was stored when it was made. For a moment T later than that, the next backup is asked for
-what came after, and of that the batches are taken that are no later than T by their own timestamps: the log ends
-before the first one whose newest record is later. Where brokers stamp the records (LogAppendTime) that is the moment
-of storing, to the millisecond; elsewhere it is what producers' clocks said.
+A backup holds exactly what was stored when it was made. For a later moment T, the next backup supplies the batches
+after that whose own timestamps are not later than T: the log ends before the first batch whose newest record is later.
+If brokers stamp the records (LogAppendTime), T is the moment of storing, to the millisecond; otherwise it is a time of
+the producers' clocks.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ class PlannedPartition:
     leader_epoch: int
     segments: tuple[SegmentCopy, ...]
     whole_below: int
-    """Up to this offset all is taken; from there on, what is no later than the plan's moment."""
+    """Up to this offset all batches are restored; from there on, those not later than the plan's moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Plan:
 
     @property
     def size_bytes(self) -> int:
-        """At most; what is later than the plan's moment is read and not written."""
+        """An upper bound; batches later than the plan's moment are read but not written."""
         return sum(
             segment.size_bytes
             for topic in self.topics
@@ -56,7 +56,7 @@ def plan_of(manifest: Manifest, selection: Selection) -> Plan:
 
 
 def plan_until(manifests: Sequence[Manifest], until_ms: int, selection: Selection) -> Plan:
-    """What was stored up to a moment, from backups in the order in which they were made."""
+    """Everything stored up to a moment, from backups in the order in which they were made."""
     if not manifests:
         raise BackupError("there is no backup yet")
     before = [each for each in manifests if each.cut_ms <= until_ms]
@@ -67,7 +67,7 @@ def plan_until(manifests: Sequence[Manifest], until_ms: int, selection: Selectio
             (later.backup_id,), until_ms, later, _selected(later, selection), selection, is_whole=False
         )
     floor = before[-1]
-    # Of the same cluster: one that was restored in between has written other records at the same offsets.
+    # Only of the same cluster: a restored cluster has written other records at the same offsets.
     later = next((each for each in after if each.cluster_id == floor.cluster_id), floor)
     if later.cut_ms <= floor.cut_ms:
         return plan_of(floor, selection)
@@ -76,12 +76,12 @@ def plan_until(manifests: Sequence[Manifest], until_ms: int, selection: Selectio
 
 
 def _selected(manifest: Manifest, selection: Selection) -> list[TopicCopy]:
-    """Checked by the caller against all that is asked for: a topic may be in one of two backups only."""
+    """The caller checks the whole selection: a topic may be in only one of two backups."""
     return [each for each in manifest.topics if not selection.topics or each.name in selection.topics]
 
 
 def _merged(floor: Sequence[TopicCopy], later: Sequence[TopicCopy]) -> list[TopicCopy]:
-    """Topics of the earlier backup, and those that came since; of one name only the earlier."""
+    """Topics of the earlier backup, and those created since; of two with one name only the earlier."""
     names = {each.name for each in floor}
     return [*floor, *(each for each in later if each.name not in names)]
 
@@ -118,7 +118,7 @@ def _plan(
 def _partitions(
     topic: TopicCopy, newer: TopicCopy | None, selection: Selection, *, is_known: bool
 ) -> list[PlannedPartition]:
-    """`is_known`: the topic is of the earlier backup, which is taken whole."""
+    """`is_known`: the topic is in the earlier backup, which is restored whole."""
     found = []
     early = {each.index: each for each in topic.partitions}
     late = {each.index: each for each in newer.partitions} if newer is not None else {}
@@ -143,7 +143,7 @@ def _joined(base: PartitionCopy, following: PartitionCopy) -> PlannedPartition:
     if more and more[0].base_offset == base.end_offset:
         joined = _planned(base, (*base.segments, *more), base.end_offset)
         return _with_epoch(joined, following.leader_epoch)
-    # The log was cut or has begun again since: the earlier part does not belong before the later one.
+    # The log was truncated or recreated since: the two parts do not belong together.
     return _planned(following, following.segments, 0)
 
 

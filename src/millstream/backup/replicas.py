@@ -1,8 +1,7 @@
-"""Whether the replicas of a partition hold the same bytes: each is read by its own node, and checksums are compared.
+"""Compares the replicas of a partition: each node reads its own copy, and the checksums are compared.
 
-Below the high watermark of all of them, from where all of them begin. Replicas are compacted each for itself, so of a
-compacted log only what none of them has compacted yet can be compared; what is compacted is still read and its batches
-verified.
+Between the highest log start and the lowest high watermark. Replicas compact by themselves, so of a compacted log only
+the part that none has compacted yet is compared; the rest is still read and its batches verified.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +32,7 @@ class ComparedPartition:
     compared_from: int = 0
     compared_to: int = 0
     size_bytes: int = 0
-    """Of one replica."""
+    """The bytes of one replica."""
     differences: list[Difference] = field(default_factory=list)
     away: list[int] = field(default_factory=list)
     """Nodes that could not be asked."""
@@ -44,7 +43,7 @@ class ComparedPartition:
 
 
 Answer = LogChecksum | str
-"""A message where the node says that its copy is damaged."""
+"""The text if the node reports that its copy is damaged."""
 
 
 @dataclass(slots=True)
@@ -62,8 +61,7 @@ class ReplicaComparer:
             return result
         reference = self.leader if self.leader in states else min(states)
         for node, state in states.items():
-            # Records that only this replica has, or has compacted: there is nothing to compare them with, but their
-            # checksums must hold.
+            # Records that only this replica has, or has compacted, cannot be compared, but their checksums must hold.
             self._verify_alone(node, state.log_start_offset, self._start(states), result)
         self._compare(reference, states, result)
         return result
@@ -72,7 +70,7 @@ class ReplicaComparer:
         states: dict[int, LogChecksum] = {}
         for node in self.replicas:
             try:
-                # Up to offset 0 there is nothing to read, only to say where the log begins and ends.
+                # Up to offset 0: reads nothing, only asks where the log begins and ends.
                 states[node] = log_checksum(self.cluster, node, self.place, 0, _NOTHING, 1)
             except (OSError, ClientError) as error:
                 if isinstance(error, ClientError) and error.code == ErrorCode.KAFKA_STORAGE_ERROR.name:
@@ -121,7 +119,7 @@ class ReplicaComparer:
             ]
             moved = self._moved_start(offset, states)
             if moved > offset:
-                # Retention or compaction went on meanwhile: what differed may be gone on one side only.
+                # Retention or compaction went on meanwhile: the difference may be records deleted on one side only.
                 offset = result.compared_from = min(moved, until)
                 continue
             if isinstance(expected, str) and not others:
@@ -145,7 +143,7 @@ class ReplicaComparer:
         return self._start(fresh) if fresh else offset
 
     def _first_difference(self, reference: int, node: int, offset: int, until: int) -> Difference:
-        """The part from `offset` on differs: narrow it down to one batch."""
+        """The part from `offset` on differs: narrow the difference down to one batch."""
         limit = _CHUNK_BYTES
         while limit > 1:
             half = limit // 2

@@ -1,6 +1,6 @@
-"""A data directory from a backup, for a node that does not run: logs, then their checkpoint, the metadata last.
+"""Makes a data directory from a backup, for a node that does not run: logs, their checkpoint, and last the metadata.
 
-Until the metadata is there no node starts from the directory, so a restore is there as a whole or not at all.
+No node starts from the directory without the metadata, so a restore is complete or invisible.
 """
 
 import os.path
@@ -51,10 +51,10 @@ from millstream.storage.scan import scan_batches
 from millstream.storage.segment_recovery import RecoveryReport
 from millstream.storage.store import LOCK_FILE, DataDirectoryInUse, LogStore, PartitionSpec
 
-# Ids that were given out and had written nothing when the backup was made must not be given out again.
+# Ids that had been allocated but not used when the backup was made must not be allocated again.
 PRODUCER_ID_GAP = 1_000_000
 _OPEN_FILES = 200
-# A restored disk needs some room besides the records: indexes, checkpoints.
+# A restored disk needs room besides the records: indexes, checkpoints.
 _SPARE_BYTES = 1 << 20
 
 
@@ -70,7 +70,7 @@ class Restored:
 
 @dataclass(slots=True)
 class Restorer:
-    """`read` is told of the bytes of the backup as they are read."""
+    """`read` is called with the number of bytes read from the backup."""
 
     folder: BackupFolder
     disk: Disk
@@ -82,7 +82,7 @@ class Restorer:
     _epochs: dict[tuple[str, int], int] = field(default_factory=dict)
     _max_producer_id: int = -1
     _first_later_ms: int | None = None
-    """The oldest of what is later than the plan's moment."""
+    """The oldest record later than the plan's moment."""
 
     def restore(self, plan: Plan) -> Restored:
         self._require_place(plan)
@@ -116,7 +116,7 @@ class Restorer:
             )
 
     def _clear(self) -> None:
-        """The directory was empty when this began."""
+        """Remove everything: the directory was empty at the start."""
         for name in self.disk.list_dir(self.data_dir):
             if name != LOCK_FILE:
                 self.disk.remove_tree(f"{self.data_dir}/{name}")
@@ -172,7 +172,7 @@ class Restorer:
                         self._first_later_ms is None or header.max_timestamp < self._first_later_ms
                     ):
                         self._first_later_ms = header.max_timestamp
-                    # What follows is read to the end all the same: the whole backup is verified.
+                    # The rest is read to the end too, so that the whole backup is verified.
                     is_open = is_open and not is_later
                     if is_open and header.last_offset >= partition.log_start_offset:
                         if header.base_offset < writer.next_offset:
@@ -195,7 +195,7 @@ class Restorer:
     def _batches(
         self, topic: PlannedTopic, index: int, segment: SegmentCopy
     ) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Every batch of a file by its own checksum, and the file by the manifest's."""
+        """Verify every batch of a file by its checksum, and the file by the manifest's."""
         path = self._path(topic, index, segment)
         if not self.folder.disk.exists(path):
             raise Damaged(f"{path} is missing")
@@ -217,7 +217,7 @@ class Restorer:
             raise Damaged(f"{path} fails its checksum: it was changed or is damaged")
 
     def _open_logs(self, plan: Plan, configs: Mapping[str, TopicConfig], store: LogStore) -> None:
-        """As a node does after a crash: all is scanned, indexed, and made durable."""
+        """As a node does after a crash: scan, index and sync everything."""
         problems: list[str] = []
 
         def report(found: RecoveryReport) -> None:
@@ -285,7 +285,7 @@ _OPEN_LIMIT_BYTES = 256 << 20
 
 
 def set_back(log: PartitionLog, ends: Mapping[tuple[str, int], int], leader_epoch: int, now_ms: int) -> int:
-    """Append a new commit for every position of this partition that lies too far ahead; returns their number."""
+    """Append a new commit for each offset of this partition that is beyond its log's end; returns their number."""
     positions: dict[OffsetKey, CommittedOffset] = {}
     for record in _records(log):
         found = decode_record(record.key, record.value) if record.key is not None else None

@@ -1,4 +1,4 @@
-"""What is asked of a cluster for a backup: configurations, offsets, epochs, checksums and batches."""
+"""The requests to a cluster for a backup: configurations, offsets, epochs, checksums and batches."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _TOPICS_AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A partition by all its names."""
+    """A partition with its topic's name and id."""
 
     topic: str
     topic_id: bytes
@@ -49,13 +49,13 @@ class Fetched:
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
     own: dict[str, str]
-    """What was set for the topic itself."""
+    """Set for the topic itself."""
     is_compacted: bool
-    """By whatever it inherits."""
+    """In force, with inherited values."""
 
 
 def topic_settings(cluster: Cluster, topics: Iterable[str]) -> dict[str, TopicSettings]:
-    """By name; a topic that is gone by now is left out."""
+    """By name; deleted topics are left out."""
     names = list(topics)
     found: dict[str, TopicSettings] = {}
     for start in range(0, len(names), _TOPICS_AT_ONCE):
@@ -83,7 +83,7 @@ def topic_settings(cluster: Cluster, topics: Iterable[str]) -> dict[str, TopicSe
 
 
 def broker_configs(cluster: Cluster) -> dict[str, str]:
-    """The defaults of all brokers that were set while they ran."""
+    """The brokers' cluster-wide defaults that were set at run time."""
     wanted = {"resource_type": ConfigResource.BROKER, "resource_name": "", "configuration_keys": None}
     reply = cluster.any_node().call("describe_configs", resources=[wanted])
     return {
@@ -95,9 +95,9 @@ def broker_configs(cluster: Cluster) -> dict[str, str]:
 
 
 def offsets(cluster: Cluster, places: Iterable[Place], timestamp: int) -> dict[Place, int]:
-    """The log's start or its high watermark, for each; those of a topic that is gone are left out."""
+    """The log's start or its high watermark, for each partition; those of deleted topics are left out."""
     by_name = {(place.topic, place.index): place for place in places}
-    # Whose leader is not known any more is asked for by name, and one that is gone would fail all.
+    # Partitions without a known leader are asked for by name, and one deleted topic would fail them all.
     there = {topic.topic_id for topic in cluster.metadata(None).topics}
     by_name = {name: place for name, place in by_name.items() if place.topic_id in there}
     found: dict[Place, int] = {}
@@ -112,7 +112,7 @@ def offsets(cluster: Cluster, places: Iterable[Place], timestamp: int) -> dict[P
 
 
 def log_bytes(cluster: Cluster) -> dict[tuple[str, int], int]:
-    """The sizes of all logs where they are led, as far as the nodes tell; for a bar that shows how far one is."""
+    """The sizes of all logs at their leaders, as far as nodes answer; for a progress bar."""
     sizes: dict[tuple[str, int], int] = {}
     for node_id in sorted(cluster.addresses):
         reply = cluster.node(node_id).call("describe_log_dirs", topics=None)
@@ -125,7 +125,7 @@ def log_bytes(cluster: Cluster) -> dict[tuple[str, int], int]:
 
 
 def epoch_end(cluster: Cluster, place: Place, epoch: int) -> tuple[int, int]:
-    """The largest epoch up to `epoch` that the leader's log knows, and where it ended; -1, -1 for none."""
+    """The largest epoch up to `epoch` in the leader's log, and its end offset; -1, -1 for none."""
     reply = cluster.leader(place.topic_id, place.index).call(
         "offset_for_leader_epoch",
         replica_id=_CONSUMER,
@@ -140,7 +140,7 @@ def epoch_end(cluster: Cluster, place: Place, epoch: int) -> tuple[int, int]:
 def log_checksum(
     cluster: Cluster, node_id: int, place: Place, offset: int, until: int, max_bytes: int
 ) -> LogChecksum:
-    """Of what one node has on disk. A broker that is not Millstream's closes the connection: ConnectionError."""
+    """The checksum of one node's own copy. Other brokers than Millstream's close the connection: ConnectionError."""
     body = encode_checksum_request(ChecksumRequest(place.topic_id, place.index, offset, until, max_bytes))
     reply = cluster.node(node_id).request(LOG_CHECKSUM, 0, body)
     code, message, found = decode_checksum_reply(reply)
@@ -150,9 +150,9 @@ def log_checksum(
 
 
 def fetch(cluster: Cluster, place: Place, offset: int, max_bytes: int) -> Fetched:
-    """Batches from the one that holds `offset` on, as they stand in the leader's log, below the high watermark.
+    """Batches from the one that contains `offset`, as stored in the leader's log, below the high watermark.
 
-    By the topic's id, so that another topic under the same name is never taken for it.
+    Names the topic by id, so that another topic of the same name is never read.
     """
     body = requests.fetch_request(
         place.topic_id, place.index, offset, max_bytes=max_bytes, max_wait_ms=_MAX_WAIT_MS

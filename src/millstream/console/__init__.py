@@ -1,7 +1,7 @@
 """The web console: a page built from `console/` at the repository's top, shipped inside the package.
 
-Holds the built files (`static/`, made by scripts/build_console.py) and says where they are. Whoever serves HTTP
-serves them. Imports no other room.
+Holds the built files (`static/`, made by scripts/build_console.py) and says where they are, for any HTTP server.
+Imports no other room.
 """
 
 from pathlib import Path

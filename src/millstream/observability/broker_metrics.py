@@ -1,4 +1,4 @@
-"""The metrics of a broker: what it counts itself, and what is read from its state when somebody asks."""
+"""The metrics of a broker: its own counters, and values read from its state at each scrape."""
 
 import sys
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ _PARTITION_LABELS = ("topic", "partition")
 
 
 class PartitionSample(NamedTuple):
-    """One partition of this broker at the moment of asking."""
+    """One partition of this broker at the moment of the scrape."""
 
     topic: str
     partition: int
@@ -34,16 +34,16 @@ class PartitionSample(NamedTuple):
     high_watermark: int
     is_leader: bool = True
     missing_replicas: int = 0
-    """Of a partition led here: assigned replicas that are not in sync."""
+    """For a partition led here: assigned replicas that are not in sync."""
 
 
 class BrokerState(Protocol):
-    """What the broker is asked for at each scrape."""
+    """The broker's state as each scrape reads it."""
 
     def partition_samples(self) -> Iterable[PartitionSample]: ...
 
     def purgatory_sizes(self) -> Mapping[str, int]:
-        """Requests that wait, by what they are: `{"produce": 3, "fetch": 120}`."""
+        """Waiting requests by kind: `{"produce": 3, "fetch": 120}`."""
         ...
 
     def disk_free_bytes(self) -> int: ...

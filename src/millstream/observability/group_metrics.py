@@ -1,11 +1,11 @@
-"""How far consumer groups are behind, read from the coordinator's state when somebody asks."""
+"""The lag of consumer groups, read from the coordinator's state at each scrape."""
 
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from millstream.observability.metrics import FamilySnapshot, Kind, Registry, Sample
 
-# A scrape reads this many on the loop, a few milliseconds; a cluster with more still answers, and says so.
+# A scrape reads at most so many on the loop, which takes a few milliseconds; it reports how many it left out.
 MAX_GROUPS = 10_000
 MAX_OFFSETS = 10_000
 
@@ -19,7 +19,7 @@ class GroupSample(NamedTuple):
 
 
 class OffsetSample(NamedTuple):
-    """A committed offset, and the next offset readable in its partition; None where other nodes keep that."""
+    """A committed offset, and the next readable offset of its partition; None where another node leads it."""
 
     group: str
     topic: str
@@ -36,7 +36,7 @@ class GroupSamples(NamedTuple):
 
 class GroupsState(Protocol):
     def samples(self, max_groups: int, max_offsets: int) -> GroupSamples:
-        """What there is, up to these numbers, and how much was left out."""
+        """The groups and offsets up to these limits, and how many were left out."""
         ...
 
 
@@ -61,7 +61,7 @@ class BoundsState(Protocol):
 
 
 def watch_bounds(registry: Registry, state: BoundsState) -> None:
-    """What groups take of this node, and what was refused because it was too much."""
+    """The resources that groups take on this node, and requests refused because of limits."""
     for name, documentation, compute in (
         ("millstream_groups", "Groups that this node coordinates.", lambda: state.groups),
         ("millstream_groups_members", "Members of all groups.", lambda: state.members),

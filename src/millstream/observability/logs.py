@@ -13,7 +13,7 @@ Sink = Callable[[str, str, dict[str, Any]], None]
 
 
 class _Output:
-    """The one place lines go to; a program that never calls `configure` sees warnings and errors."""
+    """The only destination of lines; a program that never calls `configure` sees warnings and errors."""
 
     __slots__ = ("format", "level", "processors", "sink")
 
@@ -94,7 +94,7 @@ def configure(level: str, fmt: str) -> None:
 
 
 def redirect(sink: Sink | None, level: str = "warning") -> None:
-    """Give lines from this level on to `sink` instead of writing them; None ends that."""
+    """Send lines from this level on to `sink` instead of writing them; None ends that."""
     _output.sink = sink
     _output.level = _LEVELS[level]
 
@@ -177,7 +177,7 @@ def _to_json(_logger: object, _level: str, line: EventDict) -> str:
 
 
 def _escape_controls(_logger: object, _level: str, line: EventDict) -> EventDict:
-    # Names come from clients; an escape sequence in one must not reach the operator's terminal.
+    # Names come from clients; an escape sequence in a name must not reach the operator's terminal.
     for key, value in line.items():
         if isinstance(value, str) and not value.isprintable():
             line[key] = repr(value)[1:-1]

@@ -35,7 +35,7 @@ class Kind(Enum):
 
 
 class Distribution(NamedTuple):
-    """What a histogram holds: `counts[i]` are values up to `bounds[i]`, the last count is beyond all."""
+    """The state of a histogram: `counts[i]` are values up to `bounds[i]`, the last count is beyond all."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
@@ -96,7 +96,7 @@ class Histogram:
         self.sum += value
 
     def observe_many(self, value: float, count: int) -> None:
-        """The same value so many times."""
+        """Observe the same value so many times."""
         self.counts[bisect_left(self.bounds, value)] += count
         self.sum += value * count
 
@@ -164,7 +164,7 @@ class Registry:
         return self._add(Kind.HISTOGRAM, name, documentation, Family(label_names, lambda: Histogram(bounds)))
 
     def computed_gauge(self, name: str, documentation: str, compute: Callable[[], float]) -> None:
-        """A gauge whose value is computed when somebody asks."""
+        """A gauge whose value is computed at each scrape."""
         self._claim(name)
 
         def source() -> Iterable[FamilySnapshot]:
@@ -173,15 +173,15 @@ class Registry:
         self._sources.append(source)
 
     def collector(self, collect: Callable[[], Iterable[FamilySnapshot]]) -> None:
-        """Several metrics computed together when somebody asks.
+        """Several metrics computed together at each scrape.
 
-        `collect` is called on the loop and reads what it needs there; the iterable it returns may do the rest
-        of the work, and is consumed by the thread that renders.
+        `collect` runs on the loop and reads what it needs there; the iterable it returns may do the rest of the work,
+        and is consumed by the thread that renders.
         """
         self._sources.append(collect)
 
     def snapshot(self) -> list[Iterable[FamilySnapshot]]:
-        """All values now. Runs on the loop that owns them; rendering the result can go elsewhere."""
+        """All present values. Runs on the loop that owns them; rendering the result can go elsewhere."""
         return [source() for source in self._sources]
 
     def _add(self, kind: Kind, name: str, documentation: str, family: Family[Metric]) -> Family[Metric]:

@@ -1,11 +1,11 @@
-"""Queues in numbers, read from their engines when somebody asks."""
+"""Metrics of queues, read from their engines at each scrape."""
 
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from millstream.observability.metrics import FamilySnapshot, Kind, Registry, Sample
 
-# A scrape reads this many on the loop.
+# A scrape reads at most so many on the loop.
 MAX_QUEUES = 5_000
 
 _LABELS = ("group", "topic", "partition")

@@ -1,4 +1,4 @@
-"""Log lines that would come again and again: a few for a while, or one when a condition begins and one when it ends."""
+"""Bounds repeated log lines: a few for a while, or one when a condition begins and one when it ends."""
 
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
@@ -10,9 +10,9 @@ _AGAIN_SECONDS = 60.0
 
 
 class LogThrottle(Generic[Kind]):
-    """Whether a line is to be written now: `most` of each kind in so many seconds. The others are counted.
+    """Whether to write a line now: at most `most` of each kind in so many seconds. The others are counted.
 
-    Beyond `most_kinds` all begin again, so that what is remembered is bounded.
+    Beyond `most_kinds` all counts restart, so that memory is bounded.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class LogThrottle(Generic[Kind]):
         self._most = most
         self._most_kinds = most_kinds
         self._counts: dict[Kind, tuple[float, int]] = {}
-        """Since when, and how many came since."""
+        """When the count began, and the count."""
 
     def is_due(self, kind: Kind) -> bool:
         now = self._now()
@@ -41,7 +41,7 @@ class LogThrottle(Generic[Kind]):
         return count < self._most
 
     def take_left_out(self) -> dict[Kind, int]:
-        """How many of each kind were not due; all begin again."""
+        """How many lines of each kind were left out; all counts restart."""
         counts, self._counts = self._counts, {}
         return {kind: count - self._most for kind, (_, count) in counts.items() if count > self._most}
 
@@ -55,7 +55,7 @@ class _Log(Protocol):
 
 
 class Condition:
-    """Something that lasts: logged when it begins, once a minute while it lasts, and when it ends."""
+    """A lasting condition: logged when it begins, once a minute while it lasts, and when it ends."""
 
     def __init__(
         self, log: _Log, now: Callable[[], float], lasting: str, ended: str, *, is_error: bool = False

@@ -1,4 +1,4 @@
-"""Tasks that last as long as the part of a node that they serve."""
+"""Tasks that run as long as their part of a node."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,10 +13,10 @@ _LONGEST_PAUSE_SECONDS = 8.0
 
 
 async def keep_going(work: Callable[[], Awaitable[None]]) -> None:
-    """Do the work until it returns. After an error that it did not expect, which is logged, it begins again.
+    """Run `work` until it returns; after an unexpected error, which is logged, run it again.
 
-    What it must not forget then is in its object: a local variable is lost. Where it fails again and again, the pauses
-    grow and the log repeats the same error once a minute only; both begin anew once the work has lasted.
+    State that must survive a restart belongs in the object of `work`: local variables are lost. If it fails repeatedly,
+    the pauses grow, and the same error is logged once a minute. Both start again after work that lasted.
     """
     now = asyncio.get_running_loop().time
     throttle: LogThrottle[tuple[type, str, int]] = LogThrottle(now)

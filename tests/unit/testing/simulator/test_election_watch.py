@@ -53,4 +53,4 @@ def test_every_leader_has_an_epoch_of_its_own() -> None:
 
 def test_unclean_elections_stay_off() -> None:
     turned_on = ConfigChanged(ConfigResource.TOPIC, "t", "unclean.leader.election.enable", "true")
-    assert "turned on" in seen(turned_on)[0]
+    assert "were enabled" in seen(turned_on)[0]

@@ -1,4 +1,4 @@
-"""Why a partition has no leader, and what to do: from what the controller knows of its replicas."""
+"""Explains why a partition has no leader or a node is kept out, and what to do."""
 
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -6,14 +6,15 @@ from typing import Any
 import msgspec
 
 from millstream.client.wire.cluster import Cluster
+from millstream.protocol.log_faults import Faults
 
 _PAGE = 2000
 
 
 class Leaderless(msgspec.Struct, frozen=True):
-    """Of `compared` none surely has everything: they ended uncleanly, or are what is left of the partition.
+    """None of `compared` surely has all records: these replicas stopped uncleanly, or are the partition's last.
 
-    `fenced` are up, and counted as away all the same: the controller does not let them in.
+    `fenced` nodes run but count as away, because the controller keeps them out.
     """
 
     topic: str
@@ -26,7 +27,7 @@ class Leaderless(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """As commands take it."""
+        """In the form that commands take."""
         return f"{self.topic}:{self.index}"
 
     @property
@@ -66,7 +67,7 @@ class Leaderless(msgspec.Struct, frozen=True):
 def leaderless_of(
     cluster: Cluster, topics: Collection[str], fenced: Collection[int]
 ) -> tuple[Leaderless, ...]:
-    """The partitions of these topics that have no leader; `fenced` nodes are up."""
+    """The partitions of these topics without a leader; `fenced` nodes run but are kept out."""
     return tuple(
         Leaderless(
             topic.name,
@@ -80,6 +81,29 @@ def leaderless_of(
         for topic in _described(cluster, topics)
         for p in topic.partitions
         if p.leader_id < 0
+    )
+
+
+class FencedNode(msgspec.Struct, frozen=True):
+    node_id: int
+    is_up: bool
+    reason: str
+    advice: str
+
+
+def why_fenced(node_id: int, report: Faults | None) -> FencedNode:
+    """Judged by the node's own report; None if it does not answer."""
+    if report is None:
+        return FencedNode(
+            node_id, False, "it does not answer", f"start node {node_id}, or look at its network"
+        )
+    if report.node is not None:
+        return FencedNode(node_id, True, report.node.reason, report.node.advice)
+    return FencedNode(
+        node_id,
+        True,
+        "it answers: it is starting, or cut off from the other nodes",
+        f"/health and the log of node {node_id} say which; it comes back by itself",
     )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from millstream.admin.leaderless import Leaderless
+from millstream.admin.explanations import Leaderless
 
 
 def partition(
