@@ -35,19 +35,19 @@ class Leaderless(msgspec.Struct, frozen=True):
         if set(self.away) >= set(self.replicas):
             return f"no replica is alive: {_nodes(self.replicas)}"
         if self.has_all:
-            return f"waits for {_nodes(self.has_all)}, which {_has(self.has_all)} everything that was acknowledged"
+            return f"waits for {_nodes(self.has_all)}, which {_has(self.has_all)} everything acknowledged"
         waited_for = [each for each in self.compared if each in self.away]
         if waited_for:
             return (
                 f"{_nodes(self.compared)} {_is(self.compared)} in doubt after an unclean stop; waits for"
-                f" {_nodes(waited_for)}, so that what they kept can be compared"
+                f" {_nodes(waited_for)}, so that the logs can be compared"
             )
         if self.compared:
             return (
                 f"{_nodes(self.compared)} {_is(self.compared)} in doubt after an unclean stop, and"
-                f" {_has(self.compared)} not told yet what is kept"
+                f" {_has(self.compared)} not reported yet how far the logs reach"
             )
-        return "none of the replicas is known to have everything that was acknowledged"
+        return "none of the replicas is known to have everything acknowledged"
 
     @property
     def advice(self) -> str:
@@ -58,7 +58,7 @@ class Leaderless(msgspec.Struct, frozen=True):
             removed = " ".join(f"`millstream cluster remove {each} --force`" for each in gone)
             return f"start {_nodes(gone)}; if the disk is lost: {removed}, and what is left leads"
         if awaited:
-            return f"{_nodes(awaited)} {_is(awaited)} up, but fenced: do what is said of that"
+            return f"{_nodes(awaited)} {_is(awaited)} up, but fenced: follow the advice for fenced nodes"
         if self.compared:
             return f"if it stays so, the log of {_nodes(self.compared)} says which replica cannot be opened; {lost}"
         return lost

@@ -1,4 +1,4 @@
-"""The command tree, put together from the command files; only the branch that was asked for is loaded."""
+"""The command tree, assembled from the command files; only the requested branch is loaded."""
 
 import importlib
 import os
@@ -43,12 +43,12 @@ COMMANDS = {
 
 
 def build_app(command: str | None) -> typer.Typer:
-    """The branch of `command`, or the whole tree when there is no such command (for help and errors)."""
+    """The branch of `command`, or the whole tree if there is no such command (for help and errors)."""
     app = typer.Typer(
         help="Run a Millstream node, and work with topics, groups and messages of any Kafka-compatible cluster.",
         epilog=EXIT_CODES,
         no_args_is_help=True,
-        # Loading the completion of words costs every command some milliseconds.
+        # Loading shell completion costs every command some milliseconds.
         add_completion=command not in COMMANDS or COMPLETION_VARIABLE in os.environ,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},

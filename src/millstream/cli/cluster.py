@@ -1,4 +1,4 @@
-"""`millstream cluster`: start a local one, see how one fares, and change who takes part and who keeps what."""
+"""`millstream cluster`: start a local cluster, see the state of one, change its nodes and replicas."""
 
 import signal
 import sys
@@ -64,7 +64,7 @@ def up(
     factor = min(nodes, 3)
     settings: dict[str, dict[str, object]] = {
         "replication": {"default_replication_factor": factor, "min_insync_replicas": min(factor, 2)},
-        # All the nodes that there are start now: none can come that knows of another cluster.
+        # All nodes start now, so none can belong to another cluster.
         "cluster": {"founding_wait": "0ms"},
     }
     cluster = LocalCluster(data, nodes, port or 0, http, settings)
@@ -154,7 +154,7 @@ def status(
         output.flush()
         time.sleep(watch)
         if sys.stdout.isatty():
-            # Home, and clear what is below.
+            # Cursor home, and clear the rest of the screen.
             output.write(b"\x1b[H\x1b[2J")
         try:
             is_healthy = show_status_once(target, as_json)
@@ -166,7 +166,7 @@ def status(
 
 
 def show_status_once(target: Target, as_json: bool) -> bool | None:
-    """Whether all is well; None where no node serves yet."""
+    """Whether all is well; None if no node serves yet."""
     from millstream.admin.cluster_view import view_cluster
     from millstream.admin.founding import waiting_nodes
 
@@ -303,7 +303,7 @@ def show_status(view: "ClusterView") -> None:
 
 
 def _named(names: list[str]) -> int | str:
-    """How many, and the first of them."""
+    """The number, and the first few."""
     if not names:
         return 0
     return f"{len(names)}: {', '.join(names[:_NAMES_SHOWN])}" + (", ..." if len(names) > _NAMES_SHOWN else "")
@@ -338,7 +338,7 @@ def export(
 
 
 def _show_waiting(waiting: "dict[str, NodeState]", as_json: bool) -> None:
-    """The nodes are up and none serves: what each waits for."""
+    """The nodes run but none serves: what each waits for."""
     if as_json:
         output.json_document(
             {

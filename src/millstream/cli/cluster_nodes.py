@@ -1,4 +1,4 @@
-"""`millstream cluster add`, `remove`, `drain` and `found`: nodes come into a cluster, go out of it, and make one."""
+"""`millstream cluster add`, `remove`, `drain` and `found`."""
 
 from typing import Annotated
 
@@ -59,7 +59,7 @@ def remove(
     throttle: Throttle = None,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Do not move its replicas first: for a node that is lost for good."),
+        typer.Option("--force", help="Do not move its replicas first: for a node that is lost permanently."),
     ] = False,
     placement: PlacementName = None,
     virtual_nodes: VirtualNodes = VIRTUAL_NODES,

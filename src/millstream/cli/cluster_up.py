@@ -1,4 +1,4 @@
-"""A cluster on this machine: every node a process of its own, started and stopped together."""
+"""A cluster on this machine: every node in its own process, all started and stopped together."""
 
 import os
 import signal
@@ -31,19 +31,19 @@ class LocalNode(NodeProcess):
     def __init__(self, node_id: int, address: str, data: Path, http: str | None) -> None:
         self.node_id, self.address, self.data, self.http = node_id, address, data, http
         self.settings_file = data.with_suffix(".yaml")
-        """`millstream serve --config` starts the node with it, by itself too."""
+        """The node's settings file, with which `millstream serve --config` can also start it alone."""
         command = [sys.executable, "-m", "millstream", "serve", "--config", str(self.settings_file)]
         super().__init__(f"node {node_id}", data.with_suffix(".log"), command)
 
     def last_words(self) -> str:
-        """Why it ended, if it said so; otherwise the end of its log."""
+        """Why the node exited, if its log says so; otherwise the end of its log."""
         tail = self.log_tail(_TAIL_LINES)
         last = tail.rpartition("\n")[2]
         return last.removeprefix("error: ") if last.startswith("error: ") else f"\n{tail}"
 
     @property
     def was_removed(self) -> bool:
-        """Whether it ended because the cluster goes on without it."""
+        """Whether the node exited because it was removed from the cluster."""
         return f"node {self.node_id} was removed from the cluster" in self.last_words()
 
 
@@ -64,7 +64,7 @@ class LocalCluster:
     _reserved: list[ReservedPorts] = field(default_factory=list)
 
     def start(self) -> None:
-        """Launch all nodes; CommandError, and nothing is changed, where they could not run."""
+        """Launch all nodes; CommandError, before any change, if they cannot run."""
         self._take_directory()
         ports = self._ports()
         _require_free(ports)
@@ -88,9 +88,9 @@ class LocalCluster:
         return ",".join(each.address for each in self.nodes)
 
     def wait_until_ready(self) -> None:
-        """Return when every node serves; CommandError with a node's last words when one ends instead.
+        """Return when every node serves; CommandError with the end of its log if a node exits instead.
 
-        One that was removed from the cluster is left out.
+        Nodes removed from the cluster are skipped.
         """
         deadline = time.monotonic() + READY_SECONDS
         waiting = list(self.nodes)
@@ -117,7 +117,7 @@ class LocalCluster:
                 time.sleep(_LOOK_SECONDS)
 
     def watch(self) -> int:
-        """Return when no node is left; each node that ends is named."""
+        """Return when all nodes have exited; each exit is reported."""
         running = list(self.nodes)
         while running:
             for node in list(running):
@@ -133,7 +133,9 @@ class LocalCluster:
         return 1
 
     def stop(self) -> bool:
-        """Ask all to stop, one after the other so that each hands over, and say whether all did so cleanly."""
+        """Ask all nodes to stop, one after the other so that each can hand over; returns whether all stopped
+        cleanly.
+        """
         is_clean = True
         deadline = time.monotonic() + _STOP_SECONDS
         for node in self.nodes:
@@ -146,7 +148,7 @@ class LocalCluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-            # It may end before it can be asked to: then nothing was begun. One that was removed ends by itself.
+            # A node may exit before it can be asked: then it had begun nothing. A removed node exits by itself.
             if process.returncode not in (0, -signal.SIGTERM) and not node.was_removed:
                 is_clean = False
                 output.note(
@@ -171,7 +173,9 @@ class LocalCluster:
         node.settings_file.write_text(yaml.safe_dump(sections, sort_keys=False))
 
     def _take_directory(self) -> None:
-        """Until this process ends: a second one would write down other ports, and its nodes would end at once."""
+        """Lock the directory until this process ends: a second one would write other ports, and its nodes would
+        fail.
+        """
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             is_ours = self._disk.lock(str(self.directory / ".lock"))
@@ -185,7 +189,7 @@ class LocalCluster:
             )
 
     def _ports(self) -> list[int]:
-        """The same as last time in this directory: the seeds of a cluster do not change."""
+        """The ports of the last start in this directory: the seeds of a cluster do not change."""
         if self.first_port:
             return list(range(self.first_port, self.first_port + self.count))
         remembered = self._ports_file.read_text().split() if self._ports_file.exists() else []
@@ -196,7 +200,7 @@ class LocalCluster:
         return usual if not ports and all(map(_is_free, usual)) else self._reserve()
 
     def _reserve(self) -> list[int]:
-        """Free ports, in order, that stay this cluster's for as long as this process runs."""
+        """Free ports, in order, reserved as long as this process runs."""
         self._reserved.append(ReservedPorts(self.count))
         return self._reserved[-1].ports
 
@@ -209,7 +213,7 @@ class LocalCluster:
 
 
 def _serves(address: str) -> bool:
-    """Whether the node answers clients: it closes their connections for as long as it waits for others."""
+    """Whether the node answers clients: while it waits for others it closes their connections."""
     host, _, port = address.rpartition(":")
     # ApiVersions, version 0, without a client's name.
     request = b"\x00\x00\x00\x0a\x00\x12\x00\x00\x00\x00\x00\x01\xff\xff"
@@ -222,7 +226,7 @@ def _serves(address: str) -> bool:
 
 
 def _require_free(ports: list[int]) -> None:
-    """A node whose port is taken would ask the program that listens there to let it in, and find another cluster."""
+    """A node whose port is taken would ask the program there to let it join, and find another cluster."""
     for port in ports:
         try:
             _listen(port)
@@ -243,7 +247,7 @@ def _is_free(port: int) -> bool:
 
 def _listen(port: int) -> None:
     with socket.socket() as attempt:
-        # As the nodes do: ports of connections that have just ended are no obstacle.
+        # As the nodes do: ports of recently closed connections can be used.
         attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         attempt.bind(("127.0.0.1", port))
 

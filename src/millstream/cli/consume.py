@@ -76,7 +76,7 @@ def parse_start(text: str) -> StartPosition:
 POLL_S = 0.2
 BATCH = 1000
 DEFAULT_FORMAT = "%s\\n"
-# Without --follow an answer is due; this long without one means that the cluster has gone.
+# Without --follow an answer is expected; after this long without one the cluster counts as gone.
 SILENCE_LIMIT_S = 30.0
 
 
@@ -183,9 +183,9 @@ class Reading:
         self.commits = commits
         self.shown = 0
         self.topics = ""
-        # On a terminal the messages themselves show how far it is.
+        # On a terminal the messages themselves show the progress.
         self.progress = output.Progress("messages", visible=not sys.stdout.isatty())
-        # The end of every partition that is not read up to there, as it was at the start; None where it is unknown.
+        # The end at the start of the command of every partition not yet read up to there; None if unknown.
         self.unread: dict[tuple[str, int], int | None] = {}
         self.is_assigned = False
         self.printed: dict[tuple[str, int], int] = {}
@@ -241,7 +241,7 @@ class Reading:
             self.printed.pop((each.topic, each.partition), None)
 
     def commit(self) -> None:
-        """What is printed. Before a member leaves, and after each round."""
+        """Commit the printed messages. Before a member leaves, and after each round."""
         from confluent_kafka import KafkaException, TopicPartition
 
         offsets = [TopicPartition(*place, offset) for place, offset in self.printed.items()]
@@ -298,7 +298,7 @@ class Reading:
                 self.remaining -= 1
 
     def still_wanted(self, message: IncomingMessage) -> bool:
-        """Whether a message lies before the end; also notes when it is the last such one."""
+        """Whether a message is before the end; also notes when it is the last one."""
         place = message.topic, message.partition
         if place not in self.unread:
             return False

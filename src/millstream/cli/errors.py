@@ -1,4 +1,4 @@
-"""What a user sees when something fails: one line with what was wrong and what to do, and an exit code."""
+"""Failures as the user sees them: one line with the cause and the remedy, and an exit code."""
 
 import os
 import sys
@@ -37,7 +37,7 @@ class CommandError(Exception):
 
 
 class UsageError(CommandError):
-    """The command line itself asks for something that cannot be."""
+    """The command line contradicts itself or is incomplete."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, ExitCode.USAGE)
@@ -53,18 +53,18 @@ class Unreachable(CommandError):
 
 
 class NoAnswer(CommandError):
-    """A node is there, but what was asked needs others: the controller, a leader, a coordinator."""
+    """A node answers, but the request needs others: the controller, a leader, a coordinator."""
 
     def __init__(self, action: str, reason: str) -> None:
         super().__init__(f"{action}: {reason}; {_TOO_FEW}", ExitCode.UNREACHABLE)
 
 
 class ReaderGone(Exception):
-    """The reader of our standard output has closed it, as `head` does; there is nothing left to do."""
+    """The reader of our standard output has closed it, as `head` does; nothing is left to do."""
 
 
 def enable_tracebacks() -> None:
-    """Show tracebacks from here on, in this process and in those that it starts."""
+    """Show tracebacks from here on, in this process and its children."""
     os.environ["MILLSTREAM_DEBUG"] = "1"
 
 
@@ -73,7 +73,7 @@ def debugging() -> bool:
 
 
 def run_guarded(call: Callable[[], object]) -> int:
-    """Run a command and turn whatever comes out of it into an exit code; nothing escapes."""
+    """Run a command and turn its result or failure into an exit code; nothing escapes."""
     try:
         result = call()
         sys.stdout.flush()
@@ -122,7 +122,7 @@ def report(error: Exception) -> int:
 
 
 def told(error: "ClientError") -> "tuple[str, ExitCode]":
-    """What a user is told of a failure of the client, with what to do about it, and the exit code."""
+    """The message for a failure of the client, with the remedy, and the exit code."""
     from millstream.client import errors
 
     hints = (
@@ -148,14 +148,14 @@ def one_line(text: str) -> str:
 
 
 def silence_stdout() -> None:
-    """Send what is still buffered nowhere, or Python complains about the closed pipe at exit."""
+    """Redirect buffered output to /dev/null, or Python complains about the closed pipe at exit."""
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, sys.stdout.fileno())
     os.close(devnull)
 
 
 def kafka_failure(action: str, error: "KafkaError", bootstrap: str) -> CommandError:
-    """The command error for what the cluster, or the way to it, answered."""
+    """The command error for an error of the cluster, or of the connection to it."""
     from confluent_kafka import KafkaError as Codes
 
     code, text = error.code(), one_line(error.str())

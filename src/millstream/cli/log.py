@@ -25,7 +25,7 @@ app = typer.Typer(
     help="Look into the files of a partition's log, and check that logs are sound.", no_args_is_help=True
 )
 
-# Rows shown in one table; a segment can hold millions, and a table is laid out as a whole.
+# Rows in one table; a segment can hold millions, and a table is laid out as a whole.
 TABLE_ROWS = 1000
 SHOWN_BYTES = 60
 
@@ -74,10 +74,10 @@ def dump(
 
 
 def show_metadata(path: Path, as_json: bool) -> None:
-    """A file of the metadata log, or all of them in their order."""
+    """Show one file of the metadata log, or all files of a directory in order."""
     disk = SystemDisk()
     files = files_of(disk, str(path)) if path.is_dir() else [str(path)]
-    # A snapshot comes before what was written since.
+    # A snapshot comes before later entries.
     files.sort(key=lambda each: (Path(each).stem, each.endswith(".wal")))
     if not path.exists():
         raise CommandError(f"{path}: there is no such file")
@@ -145,7 +145,7 @@ def show_table(rows: list[Row]) -> None:
     cells = [{name: cell(value) for name, value in asdict(row).items()} for row in rows]
     columns = list(cells[0])
     if sys.stdout.isatty():
-        # A batch has more columns than a terminal; those in which no batch says anything can go.
+        # A batch has more columns than a terminal; columns that are empty in all batches are left out.
         columns = [name for name in columns if any(says_something(row[name]) for row in cells)]
     output.table(columns, [[row[name] for name in columns] for row in cells])
 
@@ -163,7 +163,7 @@ def cell(value: object) -> object:
 
 
 def readable(data: bytes) -> str:
-    """Text as text, other bytes as base64, both cut to what a line can take."""
+    """Text as text, other bytes as base64, both cut to fit in a line."""
     try:
         text = data.decode()
     except UnicodeDecodeError:

@@ -1,11 +1,11 @@
-"""The entry point. Imports almost nothing: `millstream serve` may have to start its process again first."""
+"""The entry point. Imports almost nothing, because `millstream serve` may restart its process first."""
 
 import os
 import sys
 from collections.abc import Mapping, Sequence
 
-# glibc gives buffers above 128 KiB back to the kernel after each use, which costs a broker a page fault
-# for every 4 KiB it receives. It reads these two only when the process starts.
+# glibc returns buffers above 128 KiB to the kernel after each use, which costs a broker a page fault for every 4 KiB it
+# receives. It reads these two variables only when the process starts.
 ALLOCATOR_SETTINGS = {"MALLOC_MMAP_THRESHOLD_": "4194304", "MALLOC_TRIM_THRESHOLD_": "67108864"}
 
 
@@ -20,14 +20,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from millstream.cli.errors import run_guarded
 
     words = list(arguments)
-    # A shell that completes a line has it in the environment.
+    # A shell that completes a command line sets it in the environment.
     line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS") or ""
     command = requested_command(words or line.split()[1:])
     return run_guarded(lambda: build_app(command)(words, prog_name="millstream"))
 
 
 def open_closed_streams() -> None:
-    """Who starts us may have closed standard streams: nothing comes from them then, and nothing goes anywhere."""
+    """Replaces standard streams that the parent has closed by /dev/null."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - open as long as the process
@@ -39,7 +39,7 @@ def requested_command(arguments: Sequence[str]) -> str | None:
 
 
 def tune_allocator(environ: Mapping[str, str]) -> None:
-    """Start this process again with the allocator settings that a broker wants, unless they are set."""
+    """Restart this process with the allocator settings of a broker, unless they are set."""
     missing = {name: value for name, value in ALLOCATOR_SETTINGS.items() if name not in environ}
     if missing and sys.platform == "linux" and sys.executable:
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**environ, **missing})  # noqa: S606

@@ -1,4 +1,4 @@
-"""How results are shown: a table on a terminal, tab-separated text in a pipe, JSON when asked."""
+"""Shows results: a table on a terminal, tab-separated text in a pipe, JSON on request."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ Row = Sequence[object]
 
 
 def write(data: bytes) -> None:
-    """Write to standard output as it is."""
+    """Write text to standard output unchanged."""
     try:
         sys.stdout.buffer.write(data)
     except BrokenPipeError as error:
@@ -38,12 +38,12 @@ def json_document(value: object) -> None:
 
 
 def note(text: str) -> None:
-    """Something said to the person at the terminal, never part of the result."""
+    """A remark for the person at the terminal, never part of the result."""
     sys.stderr.write(text + "\n")
 
 
 def table(columns: Sequence[str], rows: Sequence[Row], title: str | None = None) -> None:
-    """Rows under column names. Numbers stand to the right."""
+    """Rows under column names. Numbers are right-aligned."""
     if not sys.stdout.isatty():
         line("\t".join(columns))
         for row in rows:
@@ -64,7 +64,7 @@ def table(columns: Sequence[str], rows: Sequence[Row], title: str | None = None)
 
 
 def rows(columns: Sequence[str], rows: Sequence[Row], *, as_json: bool, nothing: str = "") -> None:
-    """A table, or a list of objects as JSON; at a terminal `nothing` is said where there are no rows."""
+    """A table, or a list of objects as JSON; without rows a terminal shows the text `nothing`."""
     if as_json:
         json_document([dict(zip(columns, row, strict=True)) for row in rows])
     elif nothing and not rows and sys.stdout.isatty():
@@ -74,7 +74,7 @@ def rows(columns: Sequence[str], rows: Sequence[Row], *, as_json: bool, nothing:
 
 
 def outcome(document: Mapping[str, object], text: str, *, as_json: bool) -> None:
-    """What a command has done, as JSON or in a line."""
+    """The outcome of a command, as JSON or in a line."""
     if as_json:
         json_document(document)
     else:
@@ -82,7 +82,7 @@ def outcome(document: Mapping[str, object], text: str, *, as_json: bool) -> None
 
 
 def facts(values: Mapping[str, object]) -> None:
-    """Names and values, one to a line."""
+    """Names and values, one pair a line."""
     if not sys.stdout.isatty():
         for name, value in values.items():
             line(f"{name}\t{plain_cell(value)}")

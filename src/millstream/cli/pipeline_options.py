@@ -1,4 +1,4 @@
-"""Options that the commands of `millstream pipeline` share, and what all of them need before they start."""
+"""Options shared by the commands of `millstream pipeline`, and their checks before a start."""
 
 import signal
 import threading
@@ -83,7 +83,7 @@ To = Annotated[
 
 
 def require(*modules: str) -> None:
-    """End with one line when a library of the pipeline is not installed."""
+    """End with one line if a library of the pipeline is not installed."""
     missing = [name for name in modules if find_spec(name) is None]
     if missing:
         raise CommandError(
@@ -126,7 +126,7 @@ def store_of(settings: PipelineSettings) -> "Store":
 
 
 def check_places(settings: PipelineSettings) -> None:
-    """An API over a directory without a job would show an empty fleet for ever."""
+    """Without a job's data the API would show an empty fleet forever."""
     kind, _, rest = settings.store_url.partition(":")
     store, data = Path(rest.partition("?")[0]), Path(settings.data)
     if kind == "parquet" and not store.is_dir() and not (store == data / "store" and data.is_dir()):
@@ -137,7 +137,7 @@ def check_places(settings: PipelineSettings) -> None:
 
 
 def check_access(settings: PipelineSettings, *, insecure: bool) -> None:
-    """Telemetry is not for everybody on the network unless somebody says so."""
+    """Telemetry is readable from other machines only with a token, or if the user allows it."""
     from millstream.http.access import UnfitToken, check_token, is_loopback
 
     if settings.api_token is not None:

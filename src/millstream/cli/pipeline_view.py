@@ -14,7 +14,7 @@ _LINE_EVERY_S = 30.0
 
 
 class RunView(LiveView):
-    """The state of a run. Notes stay on the screen; the lines below them are drawn again and again."""
+    """Shows the state of a run. Notes stay on the screen; the lines below them are redrawn."""
 
     def __init__(self) -> None:
         super().__init__(refresh_per_second=4)
@@ -39,7 +39,7 @@ class RunView(LiveView):
 
 
 class WorkView:
-    """How far a backfill is."""
+    """Shows the progress of a backfill."""
 
     def __init__(self) -> None:
         self._is_live = sys.stderr.isatty()
@@ -55,7 +55,7 @@ class WorkView:
 
 
 class StageView:
-    """What a report is doing, on a terminal only: it is over in seconds."""
+    """Shows the stage of a report, on a terminal only: it takes seconds."""
 
     def __init__(self) -> None:
         self._is_live = sys.stderr.isatty()

@@ -139,7 +139,7 @@ def lines_of(messages: list[str] | None, file: Path | None) -> Iterator[bytes]:
 
 
 def split_line(line: bytes, key: bytes | None, separator: bytes | None) -> OutgoingMessage:
-    """A line without the separator is all value and takes the common key, if there is one."""
+    """A line without the separator is only a value, and takes the common key, if there is one."""
     if separator is not None and separator in line:
         own_key, _, value = line.partition(separator)
         return OutgoingMessage(value=value, key=own_key)
@@ -147,7 +147,7 @@ def split_line(line: bytes, key: bytes | None, separator: bytes | None) -> Outgo
 
 
 class Sending:
-    """One run of the producer: counts what was handed over, acknowledged and refused."""
+    """One run of the producer: counts messages queued, acknowledged and refused."""
 
     def __init__(
         self, client: Any, topic: str, bootstrap: str, headers: Headers, partition: int | None
@@ -223,7 +223,7 @@ class Sending:
             )
 
     def finish(self, timeout_s: float) -> None:
-        """Wait for what is under way; librdkafka itself gives up on a message after its timeout."""
+        """Wait for pending messages; librdkafka itself gives up on a message after its timeout."""
         deadline = time.monotonic() + timeout_s + 5
         while len(self.client) and time.monotonic() < deadline:
             self.client.flush(0.2)
@@ -248,7 +248,7 @@ class Sending:
             )
             output.note(f"{self.acknowledged:,} messages in {seconds:.1f} s{places}")
         if self.failed:
-            # A message that timed out may be in a leader's log; one that was refused is not.
+            # A message that timed out may be in a leader's log; a refused one is not.
             print_error(
                 f"{self.failed} of {self.accepted} messages to {self.topic!r} were not acknowledged; some may be"
                 " stored all the same, and `millstream cluster status` tells whether enough nodes are there"

@@ -1,4 +1,4 @@
-"""What is drawn on standard error while work goes on, shown only to a person at a terminal: bars, and views."""
+"""Progress bars and live views on standard error, shown only to a person at a terminal."""
 
 import os
 import sys
@@ -61,7 +61,7 @@ class LiveView:
     """`_live` draws within the `with` block; it is None without a terminal."""
 
     def __init__(self, *, refresh_per_second: float | None = None) -> None:
-        """Without a rate the view itself says when to draw."""
+        """Without a rate the caller decides when to draw."""
         self._is_live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._refresh_per_second = refresh_per_second
         self._live: Live | None = None

@@ -1,4 +1,4 @@
-"""`millstream serve`: start a node and run it until it is told to stop."""
+"""`millstream serve`: start a node and run it until it is stopped."""
 
 import os
 from enum import StrEnum
@@ -175,7 +175,7 @@ def _doors(settings: Settings) -> "list[Attach]":
 
 
 def _settings(config: Path | None, flags: dict[str, object]) -> Settings:
-    """A gateway alone also takes the plain variables (PORT, BROKER_SERVICE) that such deployments have."""
+    """A standalone gateway also takes the plain variables (PORT, BROKER_SERVICE) usual in such deployments."""
     given = {name: value for name, value in flags.items() if value is not None}
     plain = proxy_variables(os.environ)
     try:

@@ -1,4 +1,4 @@
-"""The node's settings as the commands see them: loaded, with a plain error, and as rows to show."""
+"""The node's settings as commands see them: loaded, with a plain error, and as rows to show."""
 
 import os
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from millstream.config.load import load_settings
 from millstream.config.setting import Setting, settings_of
 from millstream.config.settings import SECTIONS, Settings
 
-# These belong to the command line, though they are spelled like settings of a node.
+# These belong to the command line, though they look like settings of a node.
 COMMAND_VARIABLES = {"MILLSTREAM_BOOTSTRAP", "MILLSTREAM_DEBUG", "MILLSTREAM_PROFILE"}
 
 

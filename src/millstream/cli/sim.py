@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SimProfile(StrEnum):
-    """As `testing.simulator.plan.Profile`, which takes long to import."""
+    """As `testing.simulator.plan.Profile`, whose import is slow."""
 
     SWARM = "swarm"
     PLAIN = "plain"
@@ -97,13 +97,13 @@ def command(
             campaign.run(parts)
             campaign.tell(first, every_mark=every_mark)
     except KeyboardInterrupt:
-        # Simulated programs that are ended half-way complain in the log, which does not matter.
+        # Simulated programs that are killed half-way complain in the log, which does not matter.
         sys.unraisablehook = lambda _: None
         raise
 
 
 class _Choice(NamedTuple):
-    """What holds for every seed of a campaign."""
+    """Options common to all seeds of a campaign."""
 
     seconds: float
     routing: str | None
@@ -143,7 +143,7 @@ def _show_one(choice: _Choice, seed: int, log_level: LogLevel, *, as_json: bool)
 
 
 class _Campaign:
-    """Runs many seeds, some of them longer than others, and sums up what they found."""
+    """Runs many seeds, some of them longer than others, and sums up the problems found."""
 
     def __init__(self, jobs: int, *, as_json: bool) -> None:
         self._jobs = jobs
@@ -179,7 +179,7 @@ class _Campaign:
                 _tell(outcome)
 
     def tell(self, first: int, *, every_mark: bool) -> None:
-        """The result; CommandError when something was found, or with `every_mark` something never occurred."""
+        """The result; CommandError if a seed failed, or with `every_mark` if a mark never occurred."""
         from millstream.testing.simulator.campaign import replay_command
 
         facts = {
@@ -229,7 +229,7 @@ def _tell(outcome: "Outcome") -> None:
 
 
 class _Bar:
-    """How far it is, on standard error, for a person at a terminal."""
+    """The progress, on standard error, for a person at a terminal."""
 
     _WIDTH = 40
 

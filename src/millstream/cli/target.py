@@ -1,6 +1,6 @@
-"""The cluster that a command is for: how it is named on the command line, and the ways to it.
+"""The cluster that a command is for: the options that name it, and the clients that connect to it.
 
-`@on_cluster` gives a command the options --bootstrap, -X and --profile; the command gets what they name as `target`.
+`@on_cluster` adds the options --bootstrap, -X and --profile to a command, and passes the result as `target`.
 """
 
 import inspect
@@ -34,7 +34,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 CONNECT_TIMEOUT_S = 5.0
 DEFAULT_BOOTSTRAP = "localhost:9092"
 _PATIENCE_S = 30.0
-# More than a node itself takes before it answers that something took too long.
+# Longer than a node takes to answer with a time-out.
 _REPLY_S = 65.0
 _CLIENT_ID = "millstream-cli"
 _SERVERS = "bootstrap.servers"
@@ -75,10 +75,10 @@ class Target:
     bootstrap: str
     properties: Mapping[str, str]
     given: frozenset[str] = frozenset()
-    """The properties that the command line itself names."""
+    """The properties given on the command line itself."""
 
     def settings(self) -> "ClusterSettings":
-        """For our own connections; raises `Unreachable` at once when no address accepts one."""
+        """Settings for our own connections; raises `Unreachable` at once if no address accepts one."""
         from millstream.client.wire.properties import addresses, security_of
         from millstream.client.wire.settings import ClusterSettings
 
@@ -95,7 +95,7 @@ class Target:
         )
 
     def cluster(self) -> "Cluster":
-        """Each node answers for itself, also where clients see one of them only."""
+        """Asks each node itself, even if clients see only one of them."""
         from millstream.client.wire.cluster import Cluster
 
         return Cluster(self.settings())
@@ -132,7 +132,7 @@ class Target:
     def producer(self, **settings: Any) -> "Producer":
         from confluent_kafka import KafkaException, Producer
 
-        # Keys land where Java's client puts them, and `Producer`; librdkafka's own default is another hash.
+        # Keys go to the same partitions as with Java's client and `Producer`; librdkafka's default hash differs.
         defaults = {"partitioner": "murmur2_random"}
         try:
             return Producer({**defaults, **self._librdkafka(), **settings})
@@ -147,7 +147,7 @@ class Target:
             "group.id": _CLIENT_ID,
             "enable.auto.commit": False,
             "allow.auto.create.topics": False,
-            # A member whose first question for its topics is lost joins with the next refresh of librdkafka's metadata.
+            # If a member's first metadata request is lost, it joins at librdkafka's next refresh.
             "topic.metadata.refresh.interval.ms": 5_000,
         }
         try:
@@ -163,7 +163,7 @@ class Target:
         return {
             "client.id": _CLIENT_ID,
             "socket.connection.setup.timeout.ms": int(CONNECT_TIMEOUT_S * 1000),
-            # librdkafka writes its own log to standard error, where only our one line belongs.
+            # librdkafka logs to standard error, which is for our one line.
             "log_level": 6 if debugging() else 0,
             **others,
             **librdkafka_security(self.properties),
@@ -171,7 +171,7 @@ class Target:
         }
 
     def _require_known(self) -> None:
-        """A profile may hold what only producers and consumers know; on the command line it would do nothing here."""
+        """A profile may hold properties for producers and consumers only; here they would have no effect."""
         for name in sorted(self.given):
             if not name.startswith(_SECURITY) and name not in ("client.id", _SERVERS):
                 raise UsageError(
@@ -199,7 +199,7 @@ class Target:
 
 
 def on_cluster(command: Command) -> Command:
-    """A command with a parameter `target: Target`, as one with the options that name a cluster in its place."""
+    """Replaces a command's parameter `target: Target` by the options that name a cluster."""
     signature = inspect.signature(command)
     parameters: list[inspect.Parameter] = []
     for each in signature.parameters.values():
@@ -281,7 +281,7 @@ def _text(value: object) -> str:
 
 
 def running_local_cluster() -> str | None:
-    """The addresses of the cluster that was started last and still runs, as --bootstrap takes them."""
+    """The addresses of the newest local cluster that still runs, as --bootstrap takes them."""
     try:
         process, bootstrap = _file().read_text().split()
         os.kill(int(process), 0)
@@ -292,7 +292,7 @@ def running_local_cluster() -> str | None:
 
 @contextmanager
 def known_as_running(bootstrap: str) -> Iterator[None]:
-    """Until the end of the block. A home that cannot be written to costs no more than the convenience."""
+    """Publishes the addresses until the end of the block. An unwritable home directory only costs the convenience."""
     file, words = _file(), f"{os.getpid()} {bootstrap}\n"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -303,7 +303,7 @@ def known_as_running(bootstrap: str) -> Iterator[None]:
     try:
         yield
     finally:
-        # Another one may have been started since.
+        # Another cluster may have been started since.
         if file.exists() and file.read_text() == words:
             file.unlink()
 

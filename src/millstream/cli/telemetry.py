@@ -212,7 +212,7 @@ def stream(
 
 
 class BadRows:
-    """Counts rows of a CSV file that cannot be used, and names the first of them."""
+    """Counts unusable rows of a CSV file, and names the first of them."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
@@ -240,7 +240,7 @@ def stop_on_signal() -> threading.Event:
 
 
 def silence_client() -> None:
-    """librdkafka's log of failed connections; the stream says itself that it waits."""
+    """Silences librdkafka's log of failed connections, because the stream itself reports that it waits."""
     log = logging.getLogger("millstream.client")
     log.addHandler(logging.NullHandler())
     log.propagate = False

@@ -1,4 +1,4 @@
-"""What the options of `millstream telemetry stream` ask for, and whether they go together."""
+"""What the options of `millstream telemetry stream` select, and whether they fit together."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ _SHORTEST_INTERVAL_MS = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """Options as they were given; None and False are those that were not."""
+    """Options as given; None and False stand for missing ones."""
 
     csv: Path | None = None
     rate: float | None = None
@@ -54,7 +54,7 @@ class StreamOptions:
             raise UsageError("--rate sets the interval of a fleet; leave out --interval")
 
     def bursts(self, topic: str, form: RecordForm, share: Share, on_bad_row: BadRow) -> Iterator[Burst]:
-        """The points that were asked for."""
+        """The selected points."""
         if self.csv is not None:
             return self._csv_bursts(self.csv, topic, form, share, on_bad_row)
         return self._fleet_bursts(topic, form, share)
@@ -111,7 +111,7 @@ class StreamOptions:
         return fleet_bursts(fleet, topic, start_ms, end_ms, rate=self.rate)
 
     def _at_rate(self, fleet: Fleet) -> Fleet:
-        """The fleet with the interval at which it makes so many points a second."""
+        """The fleet with the interval that yields so many points a second."""
         if self.rate is None:
             return fleet
         points = len(fleet.gpus) * POINTS_PER_REPORT

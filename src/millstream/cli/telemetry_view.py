@@ -1,4 +1,4 @@
-"""How a telemetry stream is shown: one live line on a terminal, a plain line now and then elsewhere."""
+"""Shows a telemetry stream: one live line on a terminal, elsewhere a plain line now and then."""
 
 import time
 from typing import TYPE_CHECKING
@@ -59,7 +59,7 @@ class _Rate:
 
 
 def describe(progress: "Progress", rate: float) -> str:
-    """`12,000 points acknowledged, 1,000/s, 32 GPUs, at 2026-03-01T12:00:00Z`, and what is not as it should be."""
+    """`12,000 points acknowledged, 1,000/s, 32 GPUs, at 2026-03-01T12:00:00Z`, and any problems."""
     from millstream.pipeline.record import format_time
 
     parts = [f"{progress.acknowledged:,} points acknowledged", f"{rate:,.0f}/s", f"{progress.gpus:,} GPUs"]

@@ -236,7 +236,7 @@ def trim(
         rows = [(*place, starts[place], wanted[place], wanted[place] - starts[place]) for place in places]
         if not as_json:
             output.table(columns, rows)
-        confirm(f"Delete these messages at {target.bootstrap} for good?", yes=dry_run or yes)
+        confirm(f"Delete these messages at {target.bootstrap} permanently?", yes=dry_run or yes)
         if not dry_run:
             admin.delete_records({place: each for place, each in wanted.items() if each > starts[place]})
     if as_json:

@@ -64,7 +64,7 @@ def with_offsets(offsets: Offsets) -> "list[RawPlace]":
 
 
 def known(positions: "Iterable[RawPlace]") -> "list[RawPlace]":
-    """Those that name an offset."""
+    """The positions that name an offset."""
     return [each for each in positions if each.offset >= 0]
 
 

@@ -22,7 +22,7 @@ from millstream.protocol.queue_call import (
 from millstream.protocol.records import Record
 
 _TIMEOUT_S = 15.0
-# Kafka's numbers: the resource, and what is done to a setting.
+# Kafka's numbers: the resource, and the operation on a setting.
 _GROUP, _SET, _DELETE = 32, 0, 1
 
 

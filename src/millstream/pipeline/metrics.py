@@ -1,4 +1,4 @@
-"""What a metric is, and the names of those that the code itself speaks of; `dcgm.yaml` has all that are known."""
+"""The definition of a metric, and the names of metrics that the code itself uses; `dcgm.yaml` has all known ones."""
 
 from enum import StrEnum
 

@@ -60,7 +60,7 @@ class Summary:
 
 
 class Observer(Protocol):
-    """Whoever shows how a stream is getting on."""
+    """Shows the progress of a stream."""
 
     def progress(self, progress: Progress) -> None: ...
 
@@ -124,7 +124,7 @@ class Sender:
         return not self.unanswered
 
     def close(self) -> None:
-        """Send nothing more; what is under way is left to the thread, which ends with it or with the program."""
+        """Send nothing more; pending messages are left to the thread, which ends with them or with the program."""
         if not self.unanswered:
             self._waiting.put(None)
 

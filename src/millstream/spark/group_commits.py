@@ -33,7 +33,7 @@ def group_options(options: Mapping[str, str]) -> GroupOptions:
         "client.id": properties.get("client.id", "millstream-spark"),
         "group.id": group,
         "enable.auto.commit": False,
-        # A broker that cannot be reached is told by the failed commit, once, not by every connection.
+        # The failed commit reports an unreachable broker once, instead of every connection.
         "log_level": 0,
         **librdkafka_security(properties),
     }

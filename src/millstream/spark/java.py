@@ -25,7 +25,7 @@ class NoJava(RuntimeError):
 
 
 def java_home() -> Path:
-    """A directory for JAVA_HOME: the one that is set if it will do, else what is found."""
+    """A directory for JAVA_HOME: the one that is set if suitable, else one found on this machine."""
     for home in _candidates():
         version = _version(home)
         if version is not None and version >= _LEAST_VERSION:

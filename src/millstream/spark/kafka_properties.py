@@ -53,7 +53,7 @@ def kafka_properties(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def cluster_settings(properties: Mapping[str, str]) -> ClusterSettings:
-    """What a reader needs of the properties. Those that mean nothing to it are named in the log once."""
+    """The properties that a reader needs. Properties without meaning here are logged once."""
     ignored = sorted(name for name in properties if name not in _READ and not name.startswith(_SECURITY))
     if ignored:
         names = ", ".join(PREFIX + name for name in ignored)

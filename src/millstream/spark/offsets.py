@@ -53,7 +53,7 @@ def _ids(topics: Mapping[str, TopicMetadata]) -> dict[str, bytes]:
 
 
 def require_partitions(cluster: Cluster, subscription: Subscription) -> set[TopicPartition]:
-    """For a batch query: what is named must exist."""
+    """For a batch query: the named partitions must exist."""
     partitions, missing, _ = find_partitions(cluster, subscription)
     if missing:
         raise SourceError(

@@ -30,7 +30,7 @@ _NAMES = (
     "minOffsetsPerTrigger", "maxTriggerDelay", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs", "groupIdPrefix", "commitOffsets", *FORMAT_OPTIONS,
 )  # fmt: skip
-# How long to try is said by kafka.default.api.timeout.ms; no consumer joins a group.
+# kafka.default.api.timeout.ms limits the retries; no consumer joins a group.
 _WITHOUT_EFFECT = ("fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "groupIdPrefix")
 _STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "commitOffsets")
 _BATCH_ONLY = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")

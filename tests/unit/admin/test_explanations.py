@@ -30,7 +30,7 @@ def partition(
         ),
         (partition((2,), (2,), (), (2,)), "waits for node 2", "node 2 is up, but fenced"),
         (partition((2, 3), (2, 3), (), (2,)), "waits for nodes 2, 3", "start node 3;"),
-        (partition((), (), (1, 3)), "have not told yet what is kept", "the log of nodes 1, 3"),
+        (partition((), (), (1, 3)), "have not reported yet how far the logs reach", "the log of nodes 1, 3"),
         (partition((1,)), "none of the replicas is known to have everything", "start node 1"),
         (partition(), "none of the replicas is known", "`millstream cluster elect --unclean t:0`"),
     ],

@@ -210,7 +210,7 @@ class Cluster:
         return info
 
     def topics(self, names: Iterable[str] | None) -> dict[str, TopicMetadata]:
-        """Those that exist, of `names` or of all."""
+        """The existing topics, of `names` or of all."""
         wanted = None if names is None else sorted(set(names))
         if wanted == []:
             return {}

@@ -48,7 +48,7 @@ _LONGEST = 300
 
 
 class Display(Protocol):
-    """Who is told what happens."""
+    """Receives reports about the run."""
 
     def note(self, text: str) -> None: ...
 
@@ -222,7 +222,7 @@ class PipelineRun:
             thread.join()
 
     def _complete(self, parts: Parts, status: Status) -> bool:
-        """Compute all that is marked. With `once` this is tried until it works; a stop is not held up for ever."""
+        """Compute everything marked. With `once`, retry until it works; a stop is not delayed forever."""
         backoff_s = _SHORTEST_BACKOFF_S
         while True:
             try:

@@ -164,7 +164,7 @@ class StoreUnavailable(StoreError):
 
 
 class RejectedPoint(NamedTuple):
-    """A point that the store refused for good: another try cannot help."""
+    """A point that the store refused permanently: a retry cannot help."""
 
     source_partition: int
     source_offset: int

@@ -97,7 +97,7 @@ class HealthBook:
         self._put(hour, page)
 
     def save(self) -> None:
-        """Make all that was put durable."""
+        """Make all written events durable."""
         for hour in sorted(self._unsaved):
             page = self._pages[hour]
             runs = [run for found in page.runs.values() for run in found]
