@@ -1,4 +1,4 @@
-"""Points from a source into a topic, each when it is due, and an account of what became of them."""
+"""Sends points from a source to a topic, each when it is due, and accounts for them."""
 
 import queue
 import threading
@@ -88,7 +88,7 @@ class Sender:
         self.submitted = 0
         self.acknowledged = 0
         self.failure: Exception | None = None
-        """Why nothing more is sent; what is not acknowledged then never will be."""
+        """Why sending has stopped; messages not acknowledged then never will be."""
         self._moved_at = time.monotonic()
         # A daemon, or a cluster that never answers could keep the program from ending.
         threading.Thread(target=self._run, name="millstream-sender", daemon=True).start()

@@ -29,7 +29,7 @@ SCHEMA_WITH_HEADERS = pa.schema([*_FIELDS, pa.field("headers", HEADERS_TYPE)])
 
 
 class BadRecords(SourceError):
-    """What came is no sound batch; another replica may have one."""
+    """The bytes are no sound batch; another replica may have one."""
 
 
 class UnreadableBatch(BadRecords):

@@ -1,4 +1,4 @@
-"""What can go wrong between a task and the cluster, beside what goes wrong in any client."""
+"""Failures between a task and the cluster, besides those of every client."""
 
 from millstream.client.errors import ClientError, ConfigurationError
 

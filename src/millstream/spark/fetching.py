@@ -1,5 +1,6 @@
-"""Reading one range of one partition: fetches sent ahead, batches checked and unpacked, those of aborted transactions
-passed over, Arrow batches out."""
+"""Reads one range of one partition: sends fetches ahead, checks and unpacks batches, skips those of aborted
+transactions, and returns Arrow batches.
+"""
 
 import contextlib
 import logging
@@ -37,7 +38,7 @@ _GONE_AFTER_S = 5.0
 
 
 class _TopicGone(SourceError):
-    """The cluster says that there is no such partition, and has said so for a while."""
+    """The cluster has reported for a while that the partition does not exist."""
 
 
 class RangeReader:
@@ -71,7 +72,7 @@ class RangeReader:
             while self._position < self._range.end:
                 yield from self._next()
         finally:
-            # A fetch that was sent ahead and never read would answer somebody else's request.
+            # The reply to a fetch that was sent ahead and never read would answer a later request.
             if self._connection is not None and self._connection.expects_reply:
                 self._cluster.close()
 
@@ -130,7 +131,7 @@ class RangeReader:
                 yield from self._built([each], low, high)
 
     def _pass_over(self, error: UnreadableBatch) -> None:
-        """Its checksum is right: the producer sent it so, and it stays as it is however often it is read."""
+        """The checksum is right: the producer sent the batch so, and another read cannot help."""
         if self._fail_on_data_loss:
             raise UnreadableBatch(f"{error}. Set failOnDataLoss to false to go on without it") from None
         log.warning("%s; going on without it as failOnDataLoss is false", error)
@@ -154,7 +155,7 @@ class RangeReader:
         connection = self._leader()
         if connection is not self._connection or self._sent_from != self._position:
             if connection.expects_reply:
-                # Left behind by a task that ended in the middle of its range, or half sent.
+                # Left by a task that ended in the middle of its range, or only half sent.
                 self._cluster.close()
                 connection = self._leader()
             self._connection = connection
@@ -211,7 +212,7 @@ class RangeReader:
                 )
             hidden = aborted is not None and aborted.hides(header, batch[HEADER_SIZE:])
             if hidden or header.is_control:
-                # Its offsets are passed over, but it has no rows.
+                # Its offsets are skipped, but it has no rows.
                 header = header._replace(record_count=0)
             yield header, batch[HEADER_SIZE:]
 
@@ -233,7 +234,7 @@ class RangeReader:
         return self._counted(header, np.frombuffer(data, np.uint8))
 
     def _counted(self, header: BatchHeader, data: Bytes) -> OpenBatch:
-        """Columns are made for as many records as the header claims: there must be room for them in the bytes."""
+        """Columns have room for as many records as the header claims, so the bytes must be able to hold them."""
         if not 0 < header.record_count * _SMALLEST_RECORD <= len(data):
             raise UnreadableBatch(
                 f"{self._range}: the batch at offset {header.base_offset} cannot be read: it claims "
@@ -250,7 +251,7 @@ class RangeReader:
             self._fetch_bytes = min(2 * self._fetch_bytes, _LARGEST_UNPACKED)
             return
         if time.monotonic() - self._progress_at > self._poll_timeout_s:
-            # A new leader that does not show yet what is committed refuses to tell where the log ends.
+            # A new leader that does not know the high watermark yet refuses to report the log's end.
             latest = self._latest()
             end_of_log = reply.last_stable_offset if self._settings.read_committed else reply.high_watermark
             if latest == end_of_log:
@@ -258,7 +259,7 @@ class RangeReader:
                 self._lost(self._range.end, f"the log ends at {latest} and {waited}")
 
     def _out_of_range(self) -> None:
-        """Deleted below, or cut off above (a topic that was made again, a leader elected out of sync)."""
+        """Deleted below, or truncated above (a recreated topic, an unclean election)."""
         place = self._range.topic, self._range.partition
         earliest = self._cluster.offsets({place: requests.EARLIEST})[place]
         if earliest > self._position:
@@ -289,7 +290,7 @@ _MARKER_KEY = struct.Struct(">hh")
 
 
 class AbortedTransactions:
-    """Fed with the batches of one fetch in order; the broker says which producers aborted from which offset on."""
+    """Takes the batches of one fetch in order; the broker reports which producers aborted from which offset on."""
 
     def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
         self._pending = sorted(aborted, key=lambda each: each[1])

@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def compiled(function: F) -> F:
-    """`function` as machine code; to the type checker it stays what it was."""
+    """`function` compiled to machine code; the type checker sees the original."""
     import numba
 
     def made(cache: bool) -> F:
@@ -40,7 +40,7 @@ def _use_temporary_cache() -> bool:
     directory = Path(tempfile.gettempdir()) / f"millstream-numba-{os.getuid()}"
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
-        # Code is loaded from there, so it must be ours.
+        # Code is loaded from this directory, so it must belong to us.
         if directory.stat().st_uid != os.getuid():
             return False
     except OSError:
@@ -65,7 +65,7 @@ REASONS = {
 
 @compiled
 def _varint(data: Any, position: int, end: int, most_bytes: int) -> tuple[Any, int]:
-    """Value and the position behind it, or in its place the reason why there is none, below 0."""
+    """Value and the next position, or the reason for a failure as a number below 0."""
     raw = np.uint64(0)
     shift = np.uint64(0)
     for index in range(most_bytes):

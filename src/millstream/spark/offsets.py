@@ -1,4 +1,4 @@
-"""From what the options say to partitions and offsets of the cluster as it is now."""
+"""Resolves the options to partitions and offsets of the present cluster."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -15,14 +15,14 @@ from millstream.spark.positions import AtOffsets, AtTime, AtTimes, Earliest, Lat
 log = logging.getLogger("millstream.spark")
 
 Offsets = dict[TopicPartition, int]
-# Internal topics are no subject of a pattern, as Kafka's consumers have it.
+# A pattern does not match internal topics, as with Kafka's consumers.
 _NOT_FOUND = -1
 
 
 class Found(NamedTuple):
     partitions: set[TopicPartition]
     missing: set[str]
-    """Topics and partitions that are named and do not exist."""
+    """Named topics and partitions that do not exist."""
     topic_ids: dict[str, bytes]
     """As far as the broker tells them."""
 
@@ -114,7 +114,7 @@ def _same_partitions(
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """As Spark's Kafka source writes offsets into checkpoints and progress."""
+    """In the format of Spark's Kafka source in checkpoints and progress."""
     result: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         result.setdefault(topic, {})[str(partition)] = offset

@@ -23,7 +23,7 @@ class Latest:
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """EARLIEST and LATEST stand for themselves."""
+    """EARLIEST and LATEST as offsets stand for the log's start and end."""
 
     offsets: Mapping[TopicPartition, int]
 
@@ -68,7 +68,7 @@ def ending_position(options: Mapping[str, str]) -> Position:
 
 
 def _position(options: Mapping[str, str], which: str, default: Position, or_latest: bool) -> Position:
-    """A time for all wins over times by partition, and these over offsets, as in Spark."""
+    """A time for all takes precedence over times by partition, and these over offsets, as in Spark."""
     if (text := options.get(f"{which}timestamp")) is not None:
         return AtTime(_time(f"{which}Timestamp", text), or_latest)
     if (text := options.get(f"{which}offsetsbytimestamp")) is not None:

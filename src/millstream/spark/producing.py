@@ -27,7 +27,7 @@ class WriteFailed(SourceError):
 
 
 class TaskProducer:
-    """Opened for one task. Its producer stays open for the worker's next one unless something went wrong."""
+    """Opened for one task. The producer stays open for the worker's next task, unless a failure occurred."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
@@ -45,7 +45,7 @@ class TaskProducer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None:
-            # Spark runs the task again: what is still queued must not be stored behind its back.
+            # Spark reruns the task: messages still queued must not be stored in addition.
             with contextlib.suppress(Exception):
                 self._producer.purge()
                 self._producer.flush(1)

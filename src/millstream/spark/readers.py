@@ -129,8 +129,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._cluster
 
     def _commit(self, finished: Offsets) -> None:
-        """To the group. Spark plans a batch when the one before it is in its checkpoint, so all before it is finished;
-        its own `commit` comes too late for the last batch of a run."""
+        """Commit to the group. Spark plans a batch when the previous one is in its checkpoint, so everything before
+        is finished; its own `commit` comes too late for the last batch of a run.
+        """
         if self._options.group is None:
             return
         if self._commits is None:
@@ -138,7 +139,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._commits.commit(finished)
 
     def _find(self) -> set[tuple[str, int]]:
-        """What is named and does not exist yet is waited for: a stream may be started before its topics."""
+        """Named topics that do not exist yet are waited for: a stream may start before its topics."""
         places, missing, ids = find_partitions(self._open(), self._options.subscription)
         self._made_again |= {name for name in ids if self._topic_ids.get(name, ids[name]) != ids[name]}
         self._topic_ids |= ids
@@ -153,7 +154,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return resolve(self._open(), Latest(), self._find(), "endingOffsets")
 
     def _begin_of_new(self, begin: Offsets, until: Offsets) -> Offsets:
-        """Partitions that came since are read from their beginning."""
+        """New partitions are read from their beginning."""
         new = sorted(set(until) - set(begin))
         if not new:
             return {}

@@ -32,7 +32,7 @@ class BackfillSource(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Backfilled:
     minutes: int
-    """Computed again."""
+    """Minutes computed again."""
     rejected: int = 0
     """Points that the store refused; they are in the dead-letter topic."""
 
@@ -51,7 +51,7 @@ def backfill(
         if source is BackfillSource.LOG:
             on_progress("reading the log", 0, 1)
             stored = _read_log(spark, settings, parts, start, end, on_progress)
-            # If anything fails from here on, the next run or backfill computes the windows of what was stored.
+            # If anything fails from here on, the next run or backfill computes the affected windows.
             parts.ledger.mark(stored.summary.minutes, stored.summary.newest)
             on_progress("reading the log", 1, 1)
         points = parts.store.points_frame(spark, start, end + _TICK)
@@ -70,9 +70,10 @@ def _read_log(
     end: datetime,
     on_progress: OnProgress,
 ) -> Stored:
-    """Store the log's points of the range again. Records that cannot be used are left out: the run that read them
-    first has reported them."""
-    # A record is written after its point was measured, save for clocks that differ by as much as is allowed.
+    """Store the log's points of the range again. Unusable records are left out: the run that read them first has
+    reported them.
+    """
+    # A record is written after its point was measured, except for the allowed difference of clocks.
     records = telemetry_since(spark, settings, start - parts.limits.max_ahead, parts.limits)
     letters = partial(_send_letters, settings, on_progress)
     dataflow = Dataflow(parts.store, parts.limits, letters, tells_bad=False, within=(start, end))

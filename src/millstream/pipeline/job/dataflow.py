@@ -37,7 +37,7 @@ _FORMAT = "millstream"
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What came of a batch."""
+    """The outcome of a batch."""
 
     summary: Summary
     rejected: int = 0
@@ -52,7 +52,7 @@ class Dataflow:
     tells_bad: bool = True
     """Whether bad records become dead letters: a backfill leaves that to the run that read them first."""
     within: tuple[datetime, datetime] | None = None
-    """The times of points that are wanted, inclusive; None wants all."""
+    """The wanted times of points, inclusive; None for all."""
 
     def process(self, fields: DataFrame, version: int, watermark: datetime | None) -> Stored:
         """Store a batch of `typed_fields`. Raises StoreUnavailable."""
@@ -90,7 +90,7 @@ class Dataflow:
 
 
 def telemetry_stream(spark: SparkSession, settings: PipelineSettings, limits: judge.Limits) -> DataFrame:
-    """The topic as `typed_fields`. What Spark is told here it plans once; what a batch adds to it, each time."""
+    """The topic as `typed_fields`. Spark plans the operations here once; those added for a batch, each time."""
     records = (
         spark.readStream.format(_FORMAT)
         .options(**_options(settings))
@@ -110,7 +110,7 @@ def telemetry_since(
         spark.read.format(_FORMAT)
         .options(**_options(settings))
         .option("startingTimestamp", max(micros(start) // 1000, 0))
-        # A partition with nothing that late has nothing to read.
+        # A partition without records that late has nothing to read.
         .option("startingOffsetsByTimestampStrategy", "latest")
         .schema(judge.source_schema(limits.declaration))
         .load()
@@ -133,7 +133,7 @@ def _options(settings: PipelineSettings) -> dict[str, str]:
         "kafka.bootstrap.servers": settings.bootstrap,
         "subscribe": settings.topic,
         "value.format": "json",
-        # Records that retention has deleted are gone; stopping would only lose more of them.
+        # Records deleted by retention are gone; stopping would only lose more of them.
         "failOnDataLoss": "false",
     }
 

@@ -37,7 +37,7 @@ class Reason(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What becomes of a record: stored, dropped because DCGM had no value, or sent to the dead letters."""
+    """How a record is treated: stored, dropped because DCGM had no value, or sent to the dead letters."""
 
     VALID = "valid"
     SENTINEL = "sentinel"
@@ -61,7 +61,7 @@ LONGEST_TEXT_BYTES = 16 * 1024
 RECORD_TYPES = (
     "key binary, serializedValue binary, topic string, partition int, offset bigint, timestamp timestamp"
 )
-"""What is kept of a record beside its fields."""
+"""The columns kept of a record beside its fields."""
 RECORD_COLUMNS = tuple(column.split()[0] for column in RECORD_TYPES.split(", "))
 READING = "struct<reason: string, field: string, message: string>"
 """Why the fields of a record could not be read."""
@@ -103,7 +103,7 @@ def typed_fields(records: DataFrame, limits: Limits) -> DataFrame:
 
 
 def _first(paths: Sequence[str], declared: Declaration) -> Column:
-    """The first that is there; an object that is taken as a whole is its JSON."""
+    """The first non-null value; an object taken as a whole becomes its JSON."""
     found: list[Column] = []
     for path in paths:
         member, _, label = path.partition(".")
@@ -130,7 +130,7 @@ class Fault(NamedTuple):
 
 def judged(rows: DataFrame, limits: Limits, now: datetime) -> DataFrame:
     """Rows of `typed_fields` or `text_fields`, with a `verdict`, the `minute` of valid and the `fault` of bad ones."""
-    # The source could not say more of what does not fit than that; its text will.
+    # The source reports no more about a misfit; its text will show the reason.
     cases = "".join(
         f" WHEN {fault.condition} THEN struct('{fault.reason}' AS reason, {_quoted(fault.field)} AS field, "
         f"{fault.message} AS message)"
@@ -175,7 +175,7 @@ def _faults(limits: Limits) -> Iterator[Fault]:
         f"unix_micros(time) < {micros(earliest)}", Reason.TIMESTAMP_OUT_OF_RANGE, fields["time"],
         f"{shown}' is before {earliest:%Y-%m-%dT%H:%M:%SZ}')",
     )  # fmt: skip
-    # A record without a time of its own in the log, or with an absurd one, is held against the clock.
+    # A record without a log time, or with an absurd one, is compared with the clock.
     logged = "unix_micros(timestamp)"
     written = f"IF({logged} >= {micros(earliest)}, least({logged}, clock_us), clock_us)"
     yield Fault(
@@ -198,7 +198,7 @@ def _faults(limits: Limits) -> Iterator[Fault]:
 
 
 def _ranges(declared: Declaration) -> str:
-    """What each metric may be, as a map."""
+    """The allowed values of each metric, as a map."""
     entries = (
         f"{_quoted(name)}, struct({float(metric.minimum)!r}D AS minimum, {float(metric.maximum)!r}D AS maximum)"
         for name, metric in declared.metrics.items()
@@ -211,7 +211,7 @@ def _quoted(text: str) -> str:
     return f"'{escaped}'"
 
 
-# Columns of a parsed row that are called otherwise in the store.
+# Columns of a parsed row that have other names in the store.
 _SOURCES = {"value": "value_number", "source_partition": "partition", "source_offset": "offset"}
 
 

@@ -34,7 +34,7 @@ class Summary:
     verdicts: Mapping[str, int] = field(default_factory=dict)
     reasons: Mapping[str, int] = field(default_factory=dict)
     late: int = 0
-    """Valid points of minutes that were over, by the watermark, before the batch came."""
+    """Valid points whose minutes the watermark had passed before the batch."""
     minutes: frozenset[int] = frozenset()
     """Minutes since the epoch."""
     newest: datetime | None = None
@@ -43,7 +43,7 @@ class Summary:
         return self.verdicts.get(str(verdict), 0)
 
     def examined(self, other: "Summary") -> "Summary":
-        """With what the text of the bad ones told instead of their number."""
+        """A copy with the reasons found in the bad records' text instead of their number."""
         times = [newest for newest in (self.newest, other.newest) if newest is not None]
         known = {name: count for name, count in self.verdicts.items() if name != Verdict.BAD}
         return Summary(
@@ -140,7 +140,7 @@ class Ledger:
             self._mark(summary.minutes, summary.newest)
 
     def read_topic(self, topic_id: str, *, anew: bool) -> None:
-        """From now on the checkpoint has offsets of this topic; `anew` when it is a new one, with batches from 0 on."""
+        """From now on the checkpoint has offsets of this topic; `anew` for a new topic, with batches from 0 on."""
         with self._lock:
             self.topic_id = topic_id
             if anew:
@@ -171,7 +171,7 @@ class Ledger:
             return self._sequence
 
     def clear_minutes(self, done: Mapping[int, int]) -> None:
-        """The rollups of these marks are in the store; their hours' health is older than they."""
+        """The rollups of these marks are stored; the health of their hours is now outdated."""
         with self._lock:
             self._health_hours |= {minute // MINUTES_PER_HOUR for minute in done}
             self._minutes = dict(self._minutes.items() - done.items())
@@ -183,7 +183,7 @@ class Ledger:
             self._write()
 
     def clear_health(self, hours: Iterable[int]) -> None:
-        """Only the thread that computes health adds and clears these, so none is lost in between."""
+        """Only the health thread adds and clears these marks, so none is lost in between."""
         with self._lock:
             self._health_hours -= set(hours)
             self._write()

@@ -1,4 +1,4 @@
-"""What a run and a backfill are made of, opened together in the directory of the job."""
+"""The parts of a run or a backfill, opened together in the directory of the job."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ from millstream.pipeline.stores.open import open_store, without_password
 from millstream.spark import session
 
 OTHER_PARTITIONS = 1
-"""Of topics that are made because they are not there."""
+"""Partitions of a missing topic that the job creates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,6 @@ def open_session(
     ours = dict(line.split() for line in lines if line and not line.startswith("#"))
     ours["spark.sql.shuffle.partitions"] = str(max(2, min(os.cpu_count() or 2, 8)))
     spark = session(app_name=name, master=master, config={**ours, **settings})
-    # What fails is told by the command, in one line; Spark's own account is pages long.
+    # The command reports failures in one line; Spark's own report is pages long.
     spark.sparkContext.setLogLevel("WARN" if verbose else "OFF")
     return spark

@@ -28,7 +28,7 @@ from millstream.pipeline.stores.rows import EVENTS, ROLLUPS, Event, Resolution
 _HOURS_AT_ONCE = 24
 
 OnProgress = Callable[[str, int, int], object]
-"""Told what is done, how much of it, and of how much."""
+"""Called with the work done, its amount, and the total."""
 
 
 class EventPublisher:
@@ -75,7 +75,7 @@ def _message(event: Event) -> bytes:
 
 
 class Recomputation:
-    """Not for several threads at once."""
+    """Not thread-safe."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Recomputation:
         self._above_store: int | None = None
 
     def everything(self) -> None:
-        """All that is marked, hours that are not over too: after this the store is complete."""
+        """Compute everything marked, including hours that are not over: after this the store is complete."""
         self.minutes()
         self.hours(final_only=False)
         self.health()
@@ -111,7 +111,7 @@ class Recomputation:
             self._on_progress("minutes", done, len(marked))
 
     def hours(self, *, final_only: bool) -> None:
-        """Those that the watermark has passed, or all of them."""
+        """Marks that the watermark has passed, or all of them."""
         watermark = self._ledger.watermark
         due = {
             hour: mark
@@ -138,7 +138,7 @@ class Recomputation:
             self._store.write_rollups(local_frame(self._spark, ROLLUPS.ddl, rows), version)
 
     def health(self) -> None:
-        """Events of the hours whose rollups changed, and of all that time may have ended."""
+        """Compute the events of hours whose rollups changed, and of all that time may have ended."""
         newest = self._ledger.newest
         if newest is None:
             return
@@ -148,7 +148,7 @@ class Recomputation:
             for changed in dirty
             for hour in (changed, *self._book.hours(changed + 1, changed + reach // HOUR))
         }
-        # Without a changed hour there is one look all the same: time has gone on.
+        # Without a changed hour, look once all the same, because time has passed.
         for done, chunk in _chunks(affected, 1) if affected else [(0, list[int]())]:
             try:
                 changed_events = self._watch.changes(self._runs(chunk, reach), newest)

@@ -103,7 +103,7 @@ def _taken(encoded: pa.DictionaryArray, codes: Codes) -> pa.Array:
 
 
 def _starts(group: Codes) -> Codes:
-    """Where groups begin that lie one behind the other."""
+    """The starts of adjacent groups."""
     return np.flatnonzero(np.append(True, np.diff(group) != 0)) if len(group) else np.empty(0, np.int64)
 
 

@@ -1,8 +1,8 @@
-"""`millstream pipeline run`: the streaming query, kept alive until it is told to stop.
+"""`millstream pipeline run`: keeps the streaming query running until a stop.
 
-Whatever fails (the broker, the store, a batch), the query is started again from its checkpoint, later and later up to
-half a minute, for ever; each time the display and the status file say why. A stop lets the batch under way end, then
-brings all rollups and events up to date.
+After any failure (of the broker, the store, a batch) the query restarts from its checkpoint, with pauses growing to
+half a minute, without a limit; each time the display and the status file say why. A stop lets the batch under way end,
+then brings all rollups and events up to date.
 """
 
 import re
@@ -36,7 +36,7 @@ _UPKEEP_POOL = "upkeep"
 # Events may come a little later than rollups; finding them reads two hours of rollups.
 _HEALTH_EVERY_ROUNDS = 3
 _COMPACT_EVERY_S = 60.0
-# Micro-batches come first: computing again never takes more than a third of the time.
+# Micro-batches have priority: recomputation never takes more than a third of the time.
 _REST = 2.0
 
 _CAUSE = re.compile(r"^\s*(?:[\w$]+\.)*([A-Za-z]\w*): (\S.*)$", re.MULTILINE)
@@ -67,12 +67,14 @@ class PipelineRun:
     once: bool = False
     stopping: threading.Event = field(default_factory=threading.Event)
     _failure: BaseException | None = None
-    """What failed in a batch, before Spark wraps it up."""
+    """The failure of a batch, before Spark wraps it."""
     _wrote_status_at: float = 0.0
     _told_waiting_at: float = -_LONGEST_BACKOFF_S
 
     def run(self) -> bool:
-        """Until `stopping` is set, or all is read with `once`; whether everything was brought up to date."""
+        """Run until `stopping` is set, or with `once` until everything is read; returns whether everything is up to
+        date.
+        """
         if not self._ensure_topics():
             return True
         self.display.note("starting Spark")
@@ -95,7 +97,7 @@ class PipelineRun:
         return complete
 
     def _ensure_topics(self) -> bool:
-        """The job's own topics are created. The one that it reads is not: its name may be wrong."""
+        """Create the job's own topics, but not the one it reads, whose name may be wrong."""
         bootstrap, tell, stop = self.settings.bootstrap, self._tell_waiting, self.stopping
         await_topic(bootstrap, self.settings.topic, wait=not self.once, on_waiting=tell, stop=stop)
         for name in (self.settings.dead_letter_topic, self.settings.events_topic):
@@ -103,7 +105,7 @@ class PipelineRun:
         return not self.stopping.is_set()
 
     def _tell_waiting(self, text: str) -> None:
-        """Every try fails in the same way; say it from time to time."""
+        """Every attempt fails in the same way; report it from time to time."""
         if time.monotonic() - self._told_waiting_at > _LONGEST_BACKOFF_S:
             self._told_waiting_at = time.monotonic()
             self.display.note(f"{text}; waiting for it")
@@ -172,7 +174,7 @@ class PipelineRun:
         return writer.trigger(processingTime=f"{self.settings.trigger} milliseconds").start()
 
     def _follow(self, query: StreamingQuery, status: Status) -> None:
-        """Until the query ends. A stop waits for a moment between two batches, or for the next batch to refuse."""
+        """Wait for the query's end. A stop waits for a moment between two batches, or for the next batch to refuse."""
         active = True
         while active:
             active = query.isActive
@@ -238,7 +240,7 @@ class PipelineRun:
                 return True
 
     def _totals(self, before: Mapping[str, int], after: Mapping[str, int], store: str) -> str:
-        """What this run did, in one line."""
+        """The results of this run, in one line."""
         made = {name: after.get(name, 0) - before.get(name, 0) for name in COUNTS}
         rest = ", ".join(f"{made[name]:,} {name}" for name in COUNTS if name != "valid" and made[name])
         return f"read {self.settings.topic}: {made['valid']:,} points are in {store}{rest and f'; {rest}'}"
@@ -250,7 +252,7 @@ class PipelineRun:
 
 
 def is_another_topic(ledger: Ledger, checkpoint: Path, topic_id: str | None) -> bool:
-    """Whether the checkpoint has offsets of another topic than this one; it is put aside then."""
+    """Whether the checkpoint has offsets of another topic than this one; then it is moved aside."""
     if topic_id is None or topic_id == ledger.topic_id:
         return False
     is_another = ledger.topic_id != ""

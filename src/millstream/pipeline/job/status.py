@@ -1,7 +1,7 @@
-"""How the job is doing, in a file that the query API and the page show (`<data>/status.json`), and how far it is.
+"""The job's state and progress, in a file that the query API and the page show (`<data>/status.json`).
 
-The file is replaced as a whole after each batch and at least every few seconds, and never read back. Spark reports
-lag only when a micro-batch has ended; so it is taken from Spark's log of offsets and from the cluster.
+The file is replaced as a whole after each batch and at least every few seconds, and never read back. Spark reports lag
+only when a micro-batch has ended, so lag is computed from Spark's log of offsets and from the cluster.
 """
 
 import json
@@ -41,7 +41,7 @@ class State(StrEnum):
 
 
 class LogPosition:
-    """How far the job is in the log, at any moment. Safe to use from several threads."""
+    """The job's position in the log at any moment. Thread-safe."""
 
     def __init__(self, settings: PipelineSettings, checkpoint: Path) -> None:
         options = {
@@ -55,7 +55,7 @@ class LogPosition:
         self._offsets = checkpoint / "offsets"
 
     def end_of(self, batch_id: int) -> Offsets | None:
-        """Where a batch ends; None when it was not planned, or is forgotten."""
+        """The end of a batch; None if it was not planned, or is forgotten."""
         try:
             lines = (self._offsets / str(batch_id)).read_text().splitlines()
             return from_json(json.loads(lines[-1]))
@@ -63,7 +63,7 @@ class LogPosition:
             return None
 
     def lag(self, done: int) -> Mapping[tuple[str, int], int] | None:
-        """Records in the log behind those of the batch that was done last; None when the cluster does not say."""
+        """Records in the log after the last finished batch; None if the cluster does not answer."""
         read = self.end_of(done) or {}
         latest = self._ask(LATEST)
         if latest is None:
@@ -92,12 +92,12 @@ class LogPosition:
         )
 
     def goes_back(self, batch_id: int) -> bool:
-        """Whether a planned batch leads back: to the beginning of a topic that was made again."""
+        """Whether a planned batch goes back to the beginning of a recreated topic."""
         start, end = self.end_of(batch_id - 1) or {}, self.end_of(batch_id) or {}
         return any(offset < start.get(place, 0) for place, offset in end.items())
 
     def topic_id(self) -> str | None:
-        """Of the topic under that name now; None when the cluster does not say."""
+        """The id of the topic that has this name now; None if the cluster does not answer."""
         with self._lock:
             try:
                 ids = find_partitions(self._cluster, self._subscription).topic_ids
@@ -119,7 +119,7 @@ class LogPosition:
 
 
 class Status:
-    """Safe to use from several threads."""
+    """Thread-safe."""
 
     def __init__(self, path: Path, ledger: Ledger, position: LogPosition, about: Mapping[str, str]) -> None:
         self._path = path
@@ -153,8 +153,9 @@ class Status:
         self._last_rollup_at = datetime.now(UTC)
 
     def look(self) -> None:
-        """What the log holds behind the last batch that was done, where the cluster says, and the size of the next one
-        if it was begun."""
+        """The records in the log after the last finished batch, if the cluster answers, and the size of the next
+        batch if it has begun.
+        """
         done = self._ledger.batch_id
         self._lag = self._position.lag(done) or self._lag
         self._under_way_rows = self._position.size_of(done + 1) or 0

@@ -109,7 +109,7 @@ class TextReader:
         return document
 
     def _fields(self, body: Any) -> tuple[Any, ...]:
-        """Time, value, names and labels, and what is wrong with them."""
+        """Time, value, names and labels, and their errors."""
         try:
             found = self._read_fields(body)
             for text in found:
@@ -120,7 +120,7 @@ class TextReader:
         except UnicodeEncodeError:
             return (*_NO_FIELDS, Fault(str(Reason.MALFORMED_JSON), "", "a text holds half a surrogate pair"))
         except RecursionError:
-            # What could just be read may be too deep to be written again as text.
+            # Text that could just be parsed may be nested too deeply to be written again.
             return (*_NO_FIELDS, Fault(str(Reason.MALFORMED_JSON), "", "the value is nested too deeply"))
         return (*found, None)
 
@@ -202,7 +202,7 @@ def _wrong_type(field: str, expected: str, found: Any) -> _Wrong:
 
 
 def _kind(value: Any) -> str:
-    """What JSON calls it."""
+    """The JSON name of the type."""
     kinds = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
     return kinds.get(type(value), "number")
 

@@ -54,7 +54,7 @@ class Format(StrEnum):
 
 
 class Mode(StrEnum):
-    """What becomes of a record whose key or value does not fit."""
+    """How a record is treated whose key or value does not fit."""
 
     PERMISSIVE = "PERMISSIVE"
     DROPMALFORMED = "DROPMALFORMED"
@@ -80,7 +80,7 @@ class Layout:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the frame is as Spark's Kafka source has it."""
+        """Whether the frame has the columns of Spark's Kafka source."""
         names = tuple(column.name for column in self.columns)
         untyped = (self.key_format, self.value_format) == (Format.BINARY, Format.BINARY)
         return untyped and names in (tuple(_names(headers=False)), tuple(_names(headers=True)))

@@ -23,7 +23,7 @@ class MalformedRecord(SourceError):
 
 
 class TypedRows:
-    """From batches with the columns of Spark's Kafka source to batches with those of the layout."""
+    """Converts batches with the columns of Spark's Kafka source to batches of the layout."""
 
     def __init__(self, layout: Layout) -> None:
         kinds = {column.name: column.type for column in layout.columns}
@@ -88,7 +88,7 @@ def _no_garbage() -> Iterator[None]:
 
 
 def _corrupt(raw: pa.Array, bad: Mapping[int, str], kind: pa.DataType) -> pa.Array:
-    """The bytes of the rows that are bad; as text, what is not UTF-8 in them is replaced."""
+    """The bytes of the bad rows; as text, invalid UTF-8 is replaced."""
     if not bad:
         return pa.nulls(len(raw), kind)
     mask = np.zeros(len(raw), np.bool_)
@@ -102,7 +102,7 @@ def _corrupt(raw: pa.Array, bad: Mapping[int, str], kind: pa.DataType) -> pa.Arr
 
 
 def _told(batch: pa.RecordBatch, bad: Mapping[str, Mapping[int, str]]) -> str:
-    """Where the first bad row is, and why."""
+    """The place of the first bad row, and the reason."""
     row, name = min((min(rows), name) for name, rows in bad.items())
     place = f"{batch['topic'][row].as_py()}-{batch['partition'][row].as_py()}"
     return f"the {name} at offset {batch['offset'][row].as_py()} of {place} does not fit: {bad[name][row]}"

@@ -1,4 +1,4 @@
-"""What health is told in (runs of minutes), and which runs are events. Pure: runs, rules and the newest time in."""
+"""Runs of minutes as signs of health, and which runs are events. Pure: takes runs, rules and the newest time."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ _FATAL_XIDS = frozenset({48, 63, 64, 74, 79, 92, 94, 95, 119, 120, 136, 140})
 
 
 class Sign(StrEnum):
-    """What a minute of a GPU shows."""
+    """The sign that a minute of a GPU shows."""
 
     HEAT = "heat"
     POWER = "power"
@@ -99,7 +99,7 @@ def joined(runs: Sequence[Run], gap: timedelta) -> list[Run]:
 
 
 def event_of(run: Run, rules: PipelineSettings, newest: datetime) -> Event | None:
-    """The event that a whole run is, if it is one."""
+    """The event made of a whole run, if it is one."""
     judged = _judged(run, rules)
     if judged is None:
         return None
@@ -136,7 +136,7 @@ def silence_after(
 
 
 def _judged(run: Run, rules: PipelineSettings) -> tuple[bool, str, dict[str, object]] | None:
-    """Whether it is critical, what is told, and the evidence; None when it is no event."""
+    """Whether the event is critical, its message, and the evidence; None if the run is no event."""
     match run.sign:
         case Sign.HEAT:
             return (

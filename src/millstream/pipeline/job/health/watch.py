@@ -106,7 +106,7 @@ class HealthBook:
         self._forget_old()
 
     def discard(self) -> None:
-        """Forget what was put and not saved."""
+        """Drop changes that were not saved."""
         for hour in self._unsaved:
             self._pages.pop(hour, None)
             if not self._path(hour).exists():
@@ -131,7 +131,7 @@ class HealthBook:
 
 @dataclass(frozen=True, slots=True)
 class _Settled:
-    """What a look at a track found: its events, with the hour that keeps each, in place of those it had."""
+    """The result of a look at a track: its events, with the hour that keeps each, replacing its former events."""
 
     earlier: dict[str, tuple[int, Event]]
     present: dict[str, tuple[int, Event]]
@@ -170,7 +170,7 @@ class HealthWatch:
         return sorted(changed.values(), key=lambda event: (event.start, event.event_id))
 
     def forget(self) -> None:
-        """Go back to what the book has saved."""
+        """Return to the saved state of the book."""
         self._book.discard()
         self._open = None
 
@@ -187,7 +187,7 @@ class HealthWatch:
         return {(track, hour) for track, hours in self._open.items() for hour in hours}
 
     def _troubles(self, track: Track, hour: int, newest: datetime) -> _Settled:
-        """The events that runs of this hour and of those connected with it are."""
+        """The events of this hour's runs and of runs connected with them."""
         gap = gap_of(track[0], self._rules)
         # One hour more on both sides: runs may have been connected through this one, and be no longer.
         first, last = hour - 1, hour + 1
