@@ -1,8 +1,8 @@
 """How far one session has read the log: at the end with everyone else, or behind, from where it reads for itself.
 
-A session at the end costs nothing per record. One whose window is full, or that was away, has a position for each
-partition that it is behind in; it reads on when there is room, and joins the others when it has caught up. It reads one
-partition after the other, but one that takes long (nobody leads it) waits beside the others.
+A session at the end costs nothing per record. A session that was away, or whose window is full, keeps a position for
+each partition that it is behind in; it reads on when there is room, and joins the others when it has caught up. It
+reads one partition after the other; a slow one (nobody leads it) waits beside the others.
 """
 
 import asyncio
@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Final, Protocol
 
-from millstream.coordinator.mqtt_sessions.records import Position, StoredFlight
 from millstream.doors import PartitionAccess, Place
 from millstream.doors.caller import Caller
+from millstream.doors.mqtt_sessions import Position, StoredFlight
 from millstream.doors.partitions import LogRead
 from millstream.mqtt.outbound import InFlight, Stage
 from millstream.mqtt.outgoing import Delivery, Outgoing
