@@ -9,13 +9,14 @@ and a repair never removes readable records.
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import BatchHeader, CorruptBatch, iter_batches
 from millstream.runtime.disk import Disk, File
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.log import PartitionLog
-from millstream.storage.scan import scan_sound
-from millstream.storage.segment import Segment, SegmentSummary
+from millstream.storage.segment import Segment, SegmentSummary, sound_batches
 
 REPAIRED_SUFFIX = ".repaired.tmp"
 
@@ -119,12 +120,9 @@ class RepairedSegment:
         """Batches of the damaged file that hold by checksum, by offset and by epoch."""
         # No checksum covers the offset: a damaged one must not add a fetched batch twice.
         fetched = {(header.crc, header.size_bytes) for header, _ in self._fetched}
-        next_offset = self._damaged.base_offset
-        for position, header, _ in scan_sound(damaged, 0, damaged.size()):
-            if header.base_offset < next_offset or not self._fits(header):
-                continue
-            next_offset = header.last_offset + 1
-            if (header.crc, header.size_bytes) not in fetched:
+        whole = replace(self._damaged, size_bytes=damaged.size(), end_offset=self._end_offset)
+        for position, header, _ in sound_batches(damaged, whole):
+            if self._fits(header) and (header.crc, header.size_bytes) not in fetched:
                 yield position, header
 
     @staticmethod

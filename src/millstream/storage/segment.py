@@ -216,7 +216,7 @@ class Segment:
         self.time_index = TimeIndex(self.time_index.path, bytearray())
         self._bytes_since_index, self._times_indexed_to = 0, NO_TIMESTAMP
         try:
-            for position, header, _ in _sound_batches(self.file, whole, 0, PIECE_BYTES):
+            for position, header, _ in sound_batches(self.file, whole, 0, PIECE_BYTES):
                 self.summary.size_bytes = position
                 self.note_batch(
                     header, header.base_offset, header.max_timestamp, position, _REBUILT_INTERVAL_BYTES
@@ -300,14 +300,14 @@ class Segment:
         self, start: int = 0, *, piece_bytes: int = PIECE_BYTES
     ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         """Position, header and bytes of the sound batches from `start` on; damage is skipped."""
-        return _sound_batches(self.file, self.summary, start, piece_bytes)
+        return sound_batches(self.file, self.summary, start, piece_bytes)
 
     def corrupt(self, position: int, message: str) -> CorruptBatch:
         return CorruptBatch(f"{self.log_path} at byte {position}: {message}", position, self.base_offset)
 
 
-def _sound_batches(
-    file: File, summary: SegmentSummary, start: int, piece_bytes: int
+def sound_batches(
+    file: File, summary: SegmentSummary, start: int = 0, piece_bytes: int = PIECE_BYTES
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """Batches with good checksums, whose offsets, which no checksum covers, follow each other."""
     next_offset, next_position = summary.base_offset, 0

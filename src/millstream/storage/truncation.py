@@ -30,8 +30,7 @@ from millstream.storage.layout import (
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.open_files import OpenFiles
 from millstream.storage.producer_state import ProducerStates
-from millstream.storage.scan import scan_sound
-from millstream.storage.segment import Segment, SegmentSummary
+from millstream.storage.segment import Segment, SegmentSummary, sound_batches
 
 
 class TruncationMarker(msgspec.Struct, frozen=True):
@@ -149,7 +148,7 @@ class Truncation(msgspec.Struct):
     def _batches(self, disk: Disk, summary: SegmentSummary, end: int) -> Iterator[tuple[int, BatchHeader]]:
         file = disk.open(f"{self.directory}/{summary.base_offset:020d}{LOG_SUFFIX}", read_only=True)
         try:
-            for position, header, _ in scan_sound(file, 0, end):
+            for position, header, _ in sound_batches(file, msgspec.structs.replace(summary, size_bytes=end)):
                 yield position, header
         finally:
             file.close()

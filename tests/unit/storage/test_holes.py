@@ -362,3 +362,26 @@ def test_a_batch_whose_offset_rotted_does_not_come_in_a_second_time() -> None:
     repair(store, first, other.log())
     assert [record.offset for record in read_records(store.log())] == list(range(COUNT))
     assert store.log().segments[1].summary.created_ms == NOW_MS
+
+
+def test_a_repair_keeps_what_only_this_replica_has_behind_a_rotten_offset() -> None:
+    store, other = filled(), filled()
+    damaged, following = store.log().segments[1:3]
+    first, end = damaged.base_offset, following.base_offset
+    places = {header.base_offset: position for position, header, _ in damaged.scan()}
+    rotten = first + 1
+    assert rotten ^ 2 in range(rotten + 1, end)
+    position = places[rotten]
+    store.disk.flip_bit(damaged.log_path, position + 7, 1)
+    repaired = RepairedSegment(store.log(), damaged.summary, end)
+    # The other replica has compacted all but the first record of the segment away.
+    for offset in (first, end):
+        repaired.add(memoryview(other.log().read(offset, 1, COUNT).data))
+    assert repaired.is_whole
+    repaired.write(store.disk)
+    number = store.log().place.begin_rewrite([first])
+    flush(store.log())
+    repaired.put_in_place(damaged, number)
+    kept = [(h.base_offset, bytes(data)) for _, h, data in store.log().segments[1].scan()]
+    sound = {h.base_offset: bytes(data) for _, h, data in other.log().segments[1].scan()}
+    assert kept == [(offset, sound[offset]) for offset in range(first, end) if offset != rotten]

@@ -331,3 +331,19 @@ def test_a_cut_that_is_given_up_is_no_trap_for_what_is_compacted(is_written: boo
     records = read_records(log)
     assert read_records(store.kill().log()) == records
     assert not store.report().cut_bytes
+
+
+@pytest.mark.parametrize("bit", [4, 36])
+def test_a_cut_passes_over_a_batch_whose_offset_has_rotted(bit: int) -> None:
+    """No checksum covers offsets."""
+    store = Store(topics={"t": TopicConfig(index_interval_bytes=1)})
+    for number in range(10):
+        append(store.log(), batch_of([b"%d" % number], producer=(7, 0, number)))
+    flush(store.log())
+    segment = store.log().segments[0]
+    position = [position for position, _, _ in segment.scan()][4]
+    store.disk.flip_bit(segment.log_path, position + 7 - bit // 8, bit % 8)
+    truncate_to(store.log(), 8, NOW_MS)
+    found = [header.base_offset for _, header, _ in store.log().segments[-1].scan()]
+    assert (store.log().log_end_offset, found) == (8, [0, 1, 2, 3, 5, 6, 7])
+    assert store.log().segments[-1].summary.record_count == 7
