@@ -186,6 +186,11 @@ class TopicChanges:
     def _remove(self, topic: str) -> None:
         """All that others could see of it goes in this turn, what is left of it in slices: there may be very many."""
         partitions = self._partitions.remove_topic(topic)
+        if not partitions:
+            # Others keep it. A directory that is here all the same is an earlier one's, and may not be empty.
+            self._store.forget_topic_directory(topic)
+            self._messages.forget(topic)
+            return
         for partition in partitions:
             self._replication.remove(partition)
         path = self._store.remove_topic(topic, [partition.index for partition in partitions])

@@ -1,11 +1,13 @@
 """A topic with very many partitions is deleted: others have their turns, and its name is free at once."""
 
 from collections.abc import Iterator
+from concurrent.futures import Future
 from datetime import timedelta
 
 import pytest
 
 from millstream.broker.partitions import retired
+from millstream.broker.partitions.topic_changes import TopicChanges
 from millstream.storage.segment import Segment
 from millstream.testing.disk import SimulatedDisk
 from support.held_disk import HeldDisk
@@ -103,3 +105,25 @@ def test_after_a_kill_the_rest_is_removed_and_nothing_of_the_topic_made_anew(
         assert [log.log_end_offset for log in logs] == [1, *[0] * (PARTITIONS - 1)]
         until(lambda: not twin.list_dir("/data/deleted"))
         assert not again.broker.store.strays()
+
+
+def test_a_directory_of_a_topic_that_only_others_keep_is_left_alone(
+    node: InProcessNode, client: RawClient, disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[TopicChanges] = []
+    monkeypatch.setattr(TopicChanges, "_change", lambda changes, *_: seen.append(changes))
+    monkeypatch.setattr(TopicChanges, "_add", lambda changes, *_: seen.append(changes))
+    create_topic(client, "elsewhere")
+    until(lambda: seen)
+    disk.make_dirs("/data/topics/elsewhere/partition-0")
+    deleted = Future[None]()
+
+    def delete_here() -> None:
+        try:
+            deleted.set_result(seen[0]._remove("elsewhere"))
+        except BaseException as error:
+            deleted.set_exception(error)
+
+    node.loop.call_soon_threadsafe(delete_here)
+    deleted.result(90)
+    assert disk.exists("/data/topics/elsewhere/partition-0")
