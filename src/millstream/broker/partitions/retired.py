@@ -8,7 +8,6 @@ from millstream.broker.partitions.partition import Partition
 from millstream.broker.server.long_work import SLICE_ELEMENTS, LongWork
 from millstream.observability.logs import get_logger
 from millstream.observability.tasks import keep_going
-from millstream.runtime.sometimes import sometimes
 from millstream.storage.store import LogStore
 
 log = get_logger("millstream.topics")
@@ -33,7 +32,6 @@ class RetiredPartitions:
             return
         self._slice()
         if self._waiting:
-            sometimes("a deleted topic was let go of in slices")
             self._tasks.spawn(keep_going(self._go_on), "deleted topics")
 
     def finish(self) -> None:
