@@ -38,6 +38,11 @@ def test_one_owner_after_the_other_is_right() -> None:
     )
 
 
+def test_what_a_member_is_given_while_it_closes_is_not_its_own() -> None:
+    former = member("a", assigned(1), (5, "closing", {}), assigned(6), (8, "closed", {}))
+    each_partition_had_one_owner_at_a_time([former, member("b", assigned(7), revoked(9))])
+
+
 @pytest.mark.parametrize("end", [revoked(7), (7, "closing", {}), (7, "read", {})])
 def test_two_owners_at_a_time_are_found(end: tuple[int, str, dict[str, Any]]) -> None:
     with pytest.raises(AssertionError, match="before a gave it up"):
