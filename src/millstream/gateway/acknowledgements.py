@@ -1,6 +1,6 @@
-"""/ack, /nack and /reject: what a consumer says of messages it has, through whichever gateway it says it.
+"""/ack, /nack and /reject: a consumer settles messages that it has, through any gateway.
 
-Acknowledgements of concurrent requests for one partition leave together.
+Acknowledgements of concurrent requests for one partition are sent together.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class _Pending(msgspec.Struct):
 
 
 class _Outcome(msgspec.Struct, frozen=True):
-    """Which were settled, and what a node said where that failed. Others are not the member's."""
+    """The settled messages, and a node's error if there was one. Without an error, the others are not the member's."""
 
     done: Sequence[MessageId] = ()
     error: KafkaError | None = None
@@ -79,7 +79,7 @@ class Acknowledgements:
         settled = await asyncio.gather(*(self._settle(caller, group, run, template) for run in runs))
         done = {each for outcome in settled for each in outcome.done}
         outcomes = [each in done for each in found]
-        # An error of a node comes before ids that were refused: it may pass, and the call can be tried again.
+        # A node's error takes precedence over refused ids: it may be temporary, and the call can be retried.
         error = next((outcome.error for outcome in settled if outcome.error is not None), None)
         status = "ok" if all(outcomes) else "refused" if error is None else "failed"
         self._metrics.settled.labels(kind.name.lower(), status).value += len(ids)
@@ -92,7 +92,7 @@ class Acknowledgements:
     async def _settle(
         self, caller: Caller, group: str, run: Sequence[MessageId], template: Settlement
     ) -> _Outcome:
-        """A run is settled as one or not at all, so then each of it by itself."""
+        """Settle a run as a whole; if that is refused, each of its messages by itself."""
         settlement = msgspec.structs.replace(
             template,
             first_offset=run[0].offset,
@@ -118,7 +118,7 @@ class Acknowledgements:
     def _join(
         self, caller: Caller, group: str, message_id: MessageId, settlement: Settlement
     ) -> "asyncio.Future[Settled]":
-        """Leave with the next request of the same member and partition."""
+        """Join the next request of the same member and partition."""
         key = _Key(str(caller.principal), group, message_id.member, message_id.place)
         pending = self._pending.get(key)
         if pending is None:
@@ -131,7 +131,7 @@ class Acknowledgements:
         return outcome
 
     async def _flush(self, key: _Key) -> None:
-        """One request at a time: what comes meanwhile leaves with the next."""
+        """Send one request at a time: settlements that arrive meanwhile go with the next."""
         try:
             while (pending := self._pending.pop(key, None)) is not None:
                 await self._send(key, pending)
@@ -156,7 +156,7 @@ class Acknowledgements:
 
 
 def _problem_of(error: KafkaError) -> Problem:
-    """What a node could not store, or may have stored. If it did not, others may have the message by now."""
+    """A node's error as a problem. If the settlement was not stored, the message may be delivered again."""
     problem = problem_of(error)
     if problem.status < 500:
         return problem
@@ -183,7 +183,7 @@ def _read(body: bytes) -> _Body:
 
 
 def _parsed(text: str, topic: str | None, partition: int | None) -> MessageId | None:
-    """None for what is no delivery, or not of the topic and partition that were named with it."""
+    """None if the id is not of a delivery, or not of the given topic and partition."""
     try:
         found = parse_id(text)
     except BadId:
@@ -199,7 +199,7 @@ def _order(found: MessageId) -> tuple[str, Place, int, int]:
 
 
 def _runs(ids: Sequence[MessageId | None]) -> list[list[MessageId]]:
-    """Neighbours in a partition together, each once: an acknowledgement of many then costs little more than one."""
+    """Groups of neighbours in a partition, without duplicates: settling a run costs little more than one message."""
     runs: list[list[MessageId]] = []
     wanted = {each for each in ids if each is not None}
     for each in sorted(wanted, key=_order):

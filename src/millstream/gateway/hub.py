@@ -1,8 +1,8 @@
-"""One queue reader for all streams that wait for the same thing.
+"""One queue reader for all streams that wait for the same messages.
 
 A hub is a group's view of one partition under one member's name. It asks the queue for messages while one of its
-takers has room, hands each message to one of them, and remembers whose it is until it is settled or its lock ends. A
-thousand idle streams of a group on a partition are one waiting request.
+takers has room, hands each message to one of them, and remembers which one until the message is settled or its lock
+ends. A thousand idle streams of a group on a partition cost one waiting request.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _FINAL = frozenset(
 
 
 class HubKey(msgspec.Struct, frozen=True):
-    """Callers do not share a hub: one may be allowed what another is not."""
+    """Callers do not share a hub: their permissions may differ."""
 
     principal: str
     group: str
@@ -51,7 +51,7 @@ class Delivered(msgspec.Struct, frozen=True, eq=False):
     id: MessageId
     delivery: Delivery
     until_s: float
-    """When its lock ends, by this process's own clock."""
+    """When the lock ends, by this process's clock."""
 
     @property
     def size_bytes(self) -> int:
@@ -61,15 +61,15 @@ class Delivered(msgspec.Struct, frozen=True, eq=False):
 class Taker:
     """Takes messages from hubs: a stream, or a request that waits for some.
 
-    `room` is how many messages may wait here for it, and none more once they have `_WAITING_BYTES`; `window` is how
-    many it may have, counting those that it took and has not settled.
+    At most `room` messages wait here for it, and none are added once they have `_WAITING_BYTES`. At most `window`
+    messages are waiting, or taken and not settled.
     """
 
     def __init__(self, number: int, room: int, window: int) -> None:
         self.number = number
         self.hubs: list[Hub] = []
         self.busy_hubs = 0
-        """Those whose partitions have messages now: they share its room."""
+        """How many hubs' partitions have messages now: they share the taker's room."""
         self._most_waiting = room
         self._window = window
         self._waiting: deque[Delivered] = deque()
@@ -77,7 +77,7 @@ class Taker:
         self._news: asyncio.Future[None] | None = None
         self._error: KafkaError | None = None
         self._sent: dict[tuple[Place, int], Hub] = {}
-        """What it took and has not settled, in the order in which it took it."""
+        """Messages that it took and has not settled, in the order of taking."""
 
     @property
     def room(self) -> int:
@@ -103,7 +103,7 @@ class Taker:
             self._wake_hubs()
 
     async def take(self, limit: int) -> list[Delivered]:
-        """At least one, at most `limit`; raises the error that ends the stream."""
+        """Wait for at least one message, and return at most `limit`; raises the error that ends the stream."""
         while not (taken := self.pop(limit)):
             if self._error is not None:
                 raise self._error
@@ -112,7 +112,7 @@ class Taker:
         return taken
 
     def pop(self, limit: int) -> list[Delivered]:
-        """The waiting messages. One that waited so long that its lock has ended may be another taker's by now."""
+        """Waiting messages, except those whose locks have ended: another taker may have them by now."""
         was_full = self.room <= 0
         taken: list[Delivered] = []
         while self._waiting and len(taken) < limit:
@@ -135,7 +135,7 @@ class Taker:
         self._tell()
 
     def drop_waiting(self) -> list[Delivered]:
-        """What was never taken."""
+        """Remove and return messages that were never taken."""
         dropped = [*self._waiting]
         self._waiting.clear()
         self._waiting_bytes = 0
@@ -152,7 +152,7 @@ class Taker:
 
 
 class _Owner(NamedTuple):
-    """Who has a message, until when its lock lasts, and which topic of that name it is of."""
+    """The taker that has a message, when its lock ends, and which topic of that name it is from."""
 
     taker: Taker
     until_s: float
@@ -207,7 +207,7 @@ class Hub:
             owner.taker.disown(self, offset)
 
     def still_has(self, taker: Taker, waiting: Delivered) -> bool:
-        """Whether the message that waits for the taker is locked for it; forgets one that is not."""
+        """Whether the waiting message is still locked for the taker; forgets it if the lock has ended."""
         owner = self._owners.get(waiting.id.offset)
         if owner is None or (owner.taker, owner.until_s) != (taker, waiting.until_s):
             return False
@@ -217,18 +217,18 @@ class Hub:
         return False
 
     def hand_over(self, offset: int, taker: Taker) -> None:
-        """The same client goes on as another taker."""
+        """The same client continues as another taker."""
         owner = self._owners.get(offset)
         if owner is not None:
             self._owners[offset] = owner._replace(taker=taker)
             taker.own(self, offset)
 
     def keep_locked(self, taker: Taker) -> None:
-        """Its messages stay with their client until they are settled or their locks end."""
+        """Forget the taker; its messages stay locked for the client until they are settled or the locks end."""
         self._owners = {offset: owner for offset, owner in self._owners.items() if owner.taker is not taker}
 
     async def give_back(self, taker: Taker, offsets: Sequence[int], kind: SettlementKind) -> None:
-        """To others, what the taker still has of these."""
+        """Return those messages that the taker still has, so that others get them."""
         owned: dict[int, list[int]] = {}
         for offset in offsets:
             owner = self._owners.get(offset)
@@ -277,9 +277,9 @@ class Hub:
             await self._distribute(acquired)
 
     def _room(self) -> int:
-        """How many to ask for: what its takers have room for, in equal parts with other partitions that have messages.
+        """How many messages to ask for: each taker's room is shared equally by its partitions that have messages.
 
-        Messages for which there is no room would be locked and given back, and both are durable.
+        Messages without room would be locked and given back, which costs two durable writes.
         """
         mine = not self._is_busy
         return sum(
@@ -293,7 +293,7 @@ class Hub:
                 taker.busy_hubs += 1 if is_busy else -1
 
     async def _wait_for_room(self, look_s: float) -> float:
-        """Until a taker takes or settles; meanwhile look whether messages were settled through another gateway."""
+        """Wait until a taker takes or settles; on a timeout, look for messages settled through another gateway."""
         self._has_room.clear()
         try:
             async with asyncio.timeout(look_s):
@@ -323,7 +323,7 @@ class Hub:
         deliveries = [*acquired.deliveries(records)]
         locked = sum(each.last_offset - each.first_offset + 1 for each in acquired.ranges)
         at = 0
-        # The emptiest first; each gets a run of messages, so that one consumer sees neighbours in order.
+        # The taker with most room first; each gets a run of messages, so that one consumer sees neighbours in order.
         ready = sorted((taker for taker in self._takers if taker.room > 0), key=lambda each: -each.room)
         for index, taker in enumerate(ready):
             share = -(-(len(deliveries) - at) // (len(ready) - index))
@@ -343,7 +343,7 @@ class Hub:
 
     def _give(self, taker: Taker, some: Sequence[Delivery], until_s: float) -> None:
         for each in some:
-            # Another has it still where its lock is not known to be over: the topic was made again, say.
+            # A former owner may still be noted, for example if the topic was recreated.
             self.settled(each.record.offset)
             self._owners[each.record.offset] = _Owner(taker, until_s, each.incarnation)
         ids = (
@@ -361,7 +361,7 @@ class Hub:
             self.settled(offset)
 
     async def _settle_all(self, offsets: Sequence[int], kind: SettlementKind, incarnation: int) -> None:
-        """Neighbours as one; where one of them is not this member's any more, each by itself."""
+        """Settle neighbours together; where that is refused, each by itself."""
         reason = UNREADABLE if kind is SettlementKind.REJECT else ""
         runs = [
             Settlement(first, last, kind, reason=reason, incarnation=incarnation)
@@ -384,13 +384,13 @@ class Hub:
         try:
             return await self._queues.settle(self._caller, self.group, self.member, self.place, settlements)
         except KafkaError as error:
-            # Their locks end by themselves.
+            # Their locks will expire.
             _log.info("messages not settled", place=str(self.place), group=self.group, error=error.code.name)
             return ()
 
 
 def _runs(offsets: Sequence[int]) -> list[tuple[int, int]]:
-    """First and last of those that follow each other."""
+    """First and last offset of each consecutive run."""
     runs: list[tuple[int, int]] = []
     for offset in sorted(offsets):
         if runs and runs[-1][1] == offset - 1:

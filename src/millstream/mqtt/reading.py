@@ -1,8 +1,8 @@
-"""How far one session has read the log: at the end with everyone else, or behind, from where it reads for itself.
+"""How far one session has read the log: it follows the end with all others, or is behind and reads by itself.
 
 A session at the end costs nothing per record. A session that was away, or whose window is full, keeps a position for
 each partition that it is behind in; it reads on when there is room, and joins the others when it has caught up. It
-reads one partition after the other; a slow one (nobody leads it) waits beside the others.
+reads one partition after another; a slow read (without a leader, say) continues beside the others.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ log = get_logger("millstream.mqtt")
 
 _READ_BYTES: Final = 256 << 10
 _PAUSE_SECONDS: Final = 0.5
-# After that a read goes on by itself, and others begin.
+# After this time a read continues in the background, and the next one begins.
 _HELD_UP_SECONDS: Final = 0.1
-# Of a message that is wanted again: it was deleted.
+# The message to send again was deleted.
 _GONE: Final = frozenset({ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 # A new leader learns from the other replicas how much of its log is committed; until then it shows less to readers.
 _NEW_LEADER_SECONDS: Final = 3.0
-# A client waits so often for a repair before it is refused; it comes again.
+# How many pauses a client waits for a repair before it is refused; it will connect again.
 _REPAIR_PAUSES: Final = 6
 
 
@@ -67,7 +67,7 @@ class Reading:
         identity: Callable[[str], bytes],
         has_leader: Callable[[Place], bool],
     ) -> None:
-        """`identity` tells a topic from others that had or will have its name."""
+        """`identity` returns the topic id, which a recreated topic does not share."""
         self._partitions = partitions
         self._caller = caller
         self._rules = rules
@@ -76,17 +76,17 @@ class Reading:
         self._identity = identity
         self._has_leader = has_leader
         self.places: dict[Place, bytes] = {}
-        """All that its filters are looked for in, with the identity of the topic that was read."""
+        """All partitions that its filters may match, with the id of the topic that was read."""
         self.behind: dict[Place, int] = {}
         self.once: dict[Place, int] = {}
-        """Of QoS 2, what lies before was handed out by an earlier connection."""
+        """QoS 2 messages before this offset were handed out by an earlier connection."""
         self.starts: dict[Place, int] = {}
-        """Where it joins the others, if they are not that far yet."""
+        """Where the session joins the others, if they have not reached that offset yet."""
         self._own: SubscriptionIndex[int] = SubscriptionIndex(copies=subscribers.copies)
         self._task: asyncio.Task[None] | None = None
         self._reads: dict[Place, asyncio.Task[None]] = {}
 
-    # -- what it is subscribed to
+    # -- subscriptions
 
     def subscribe(self, subscription: Subscription) -> None:
         self._own.add(0, subscription)
@@ -97,7 +97,7 @@ class Reading:
     # -- positions
 
     def resume(self, stored: Iterable[Position], places: Iterable[Place]) -> None:
-        """Go on where the last connection stopped; a partition that it did not know yet is read from its start."""
+        """Continue where the last connection stopped; a partition without a stored position is read from its start."""
         known = {Place(each.topic, each.partition): each for each in stored if self.knows(each)}
         self.add(places)
         for place in places:
@@ -107,14 +107,14 @@ class Reading:
                 self.once[place] = position.once_offset
 
     def knows(self, stored: Position | StoredFlight) -> bool:
-        """Whether it is of the topic that has the name now."""
+        """Whether the entry refers to the current topic of that name."""
         return stored.topic_id in {b"", self._identity(stored.topic)}
 
     def add(self, places: Iterable[Place]) -> None:
         self.places.update({place: self._identity(place.topic) for place in places})
 
     def begin_again(self, topic: str, places: Collection[Place]) -> None:
-        """Another topic has the name, with these partitions: it is read from its start, with the others or alone."""
+        """The topic was recreated, with these partitions: read it from its start, with the others or alone."""
         topic_id = self._identity(topic)
         for place, known in list(self.places.items()):
             if place.topic != topic or known == topic_id:
@@ -130,7 +130,7 @@ class Reading:
         self.go_on()
 
     def grow(self, places: Iterable[Place]) -> None:
-        """Partitions that were not there when it subscribed: all that is in them is for it."""
+        """Read partitions that were added after the subscription from their start."""
         for place in places:
             if place not in self.places:
                 self.add([place])
@@ -141,7 +141,7 @@ class Reading:
         self.behind.setdefault(place, offset)
 
     def is_due(self, place: Place, offset: int) -> bool:
-        """Whether a record that the others get is for this one too: not if it reads, or has read, for itself."""
+        """Whether a record that the others get is for this session too: not if it reads, or has read, it by itself."""
         if place in self.behind:
             return False
         start = self.starts.get(place)
@@ -152,7 +152,7 @@ class Reading:
         return True
 
     def positions(self, queued: Iterable[Delivery], in_flight: Iterable[InFlight]) -> list[Position]:
-        """What need not be delivered again if this connection ends now, but for these."""
+        """Positions before which everything is delivered: messages in `queued` or `in_flight` hold them back."""
         lowest: dict[Place, int] = {}
         for delivery in (*queued, *(each.delivery for each in in_flight if _is_undelivered(each))):
             if delivery is None or delivery.outgoing.group is not None:
@@ -174,7 +174,7 @@ class Reading:
     # -- catching up
 
     def go_on(self) -> None:
-        """There may be room again."""
+        """Read on if there is room."""
         if self._task is None and self._may_read and any(place not in self._reads for place in self.behind):
             self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -190,7 +190,7 @@ class Reading:
     async def _run(self) -> None:
         try:
             while self._may_read and (places := [each for each in self.behind if each not in self._reads]):
-                # Those that have to wait come last: each of them takes the others' time, if only a little.
+                # Partitions without a leader come last: each delays the others a little.
                 place = min(places, key=lambda each: (not self._has_leader(each), each))
                 work = keep_going(partial(self._read_or_wait, place))
                 task = asyncio.get_running_loop().create_task(work, name=f"mqtt session reads {place}")
@@ -215,12 +215,12 @@ class Reading:
 
     async def _read(self, place: Place, topic_id: bytes | None) -> None:
         offset = self.behind[place]
-        # Followed first: what comes while it reads is then either read here or handed out there.
+        # Follow first: records that arrive during the read are then either read here or handed out by the tail.
         await self._subscribers.follow(place)
         read = await self._partitions.read(self._caller, place, offset, max_bytes=_READ_BYTES)
         opened = await read.open()
         if self.places.get(place) != topic_id:
-            return  # another topic has the name by now
+            return  # the topic was recreated meanwhile
         reader, now_ms = self._reader, self._subscribers.now_ms()
         del self.behind[place]
         for record in read.records(opened, unreadable(place)):
@@ -271,7 +271,7 @@ class Reading:
     ) -> dict[int, Outgoing]:
         """The messages that were in flight under these identifiers, as far as the log still has them.
 
-        KafkaError where that cannot be told now.
+        KafkaError if the log cannot be read now.
         """
         found: dict[int, Outgoing] = {}
         for packet_id, place in flights.items():
@@ -290,7 +290,7 @@ class Reading:
     async def _read_again(
         self, place: Place, offset: int, is_replicated: Callable[[Place], bool]
     ) -> LogRead | None:
-        """None where the log has it no more. One that is damaged is repaired from another replica meanwhile."""
+        """Read one message; None if the log no longer has it. Waits while a damaged one is repaired from a replica."""
         pauses = 0
         while True:
             try:
@@ -319,7 +319,7 @@ class Reading:
 
 
 def _is_undelivered(entry: InFlight) -> bool:
-    """Of QoS 2 the position may pass a message once its identifier is durable, and no sooner."""
+    """Whether positions must not pass the message yet. With QoS 2 they may once its packet identifier is durable."""
     if entry.delivery is None:
         return False
     return entry.stage is Stage.RESERVED or (entry.delivery.qos == 1 and entry.stage is Stage.SENT)

@@ -46,7 +46,7 @@ LOCK_FILE = ".lock"
 DELETED = "deleted"
 STRAY = "stray"
 _MOVED_NAME_LENGTH = 150
-# From this many logs on, one sync of the file system takes less time than theirs.
+# From this many logs on, one sync of the file system is faster than a sync of each log.
 _MANY_LOGS = 64
 
 
@@ -56,11 +56,11 @@ class PartitionSpec(NamedTuple):
     topic_id: bytes
     config: TopicConfig
     leader_epoch: int = ANY_EPOCH
-    """The newest there is: no batch can be of a later one."""
+    """The newest leader epoch: no batch can have a later one."""
     committed: int | None = None
-    """Up to where it is known that other nodes have it; None where no other keeps the partition."""
+    """The offset up to which other replicas are known to have the records; None if there are no other replicas."""
     incarnation: bytes = NO_INCARNATION
-    """Of the log of which that is known: another one in its place has less, perhaps."""
+    """Of the log that `committed` refers to: a different log in its place may have fewer records."""
 
     def committed_in(self, incarnation: bytes) -> int | None:
         is_another = self.incarnation and self.incarnation != incarnation
@@ -85,20 +85,20 @@ class LogStore:
         self.logs: dict[tuple[str, int], PartitionLog] = {}
         self.was_clean = False
         self.broker_epoch = -1
-        """In which this node is registered; the marker of a clean stop repeats it."""
+        """The epoch of this node's registration; the marker of a clean stop repeats it."""
         self._clock = clock
         self._new_id = new_id
         self._entries: dict[tuple[str, int, bytes], LogCheckpoint] = {}
         self._has_checkpoint = False
         self._begun: set[tuple[str, str]] = set()
-        """Where logs were begun before this start and since the last checkpoint."""
+        """Places of logs that were first written between the last checkpoint and this start."""
         self._unopened: dict[tuple[str, int], LogCheckpoint] = {}
         self._leaving: list[tuple[str, OwnDirectory]] = []
         """Directories of removed logs in which a thread was writing."""
         self._unsynced: list[tuple[PartitionSpec, PartitionLog]] = []
 
     def lock_or_advise(self) -> None:
-        """As `lock`; an error of the system says what a user can do."""
+        """Like `lock`, but an operating system error tells the user what to do."""
         try:
             self.lock()
         except OSError as error:
@@ -123,7 +123,7 @@ class LogStore:
     def load(self, partitions: Iterable[PartitionSpec], progress: Callable[[RecoveryReport], None]) -> None:
         """Open every log: from the checkpoint after a clean stop, otherwise by recovery."""
         self.disk.make_dirs(f"{self.data_dir}/{TOPICS}")
-        # Topics are deleted when the disk is full, and there would be no room for it then.
+        # Made now, because topics are also deleted when the disk is full.
         with suppress(OSError):
             self.disk.make_dirs(f"{self.data_dir}/{DELETED}")
         found = read_checkpoint(self.disk, self.data_dir)
@@ -145,11 +145,11 @@ class LogStore:
             self._set_strays_aside()
 
     def _set_strays_aside(self) -> None:
-        """A crash can bring back the directory of a deleted partition. It is not served; it is moved, not deleted."""
+        """Move directories of unknown partitions away: a crash can bring back the directory of a deleted one."""
         owned = {log.directory for log in self.logs.values()}
         topics = f"{self.data_dir}/{TOPICS}"
         for topic in self.disk.list_dir(topics):
-            # A directory that cannot be moved does no harm, and a file here is none of ours.
+            # A directory that cannot be moved does no harm, and files here are not ours.
             with suppress(OSError):
                 for name in self.disk.list_dir(f"{topics}/{topic}"):
                     directory = f"{topics}/{topic}/{name}"
@@ -158,16 +158,16 @@ class LogStore:
                 self.forget_topic_directory(topic)
 
     def strays(self) -> list[str]:
-        """Directories that belong to no topic, for somebody to look at and to remove."""
+        """Directories that belong to no topic, for an operator to inspect and remove."""
         return [f"{self.data_dir}/{STRAY}/{name}" for name in self.disk.list_dir(f"{self.data_dir}/{STRAY}")]
 
     def _open(self, spec: PartitionSpec, progress: Callable[[RecoveryReport], None]) -> PartitionLog:
         directory = partition_directory(self.data_dir, spec.topic, spec.partition)
         entry = self._entries.get(spec[:3])
         if self.was_clean and entry is None:
-            # The stop left nothing of this log here. What is in its place was an earlier topic's of the same name.
+            # The clean stop recorded no such log: a directory here belongs to an earlier topic of the same name.
             return self.create(spec)
-        # Where no other replica can mend damage, somebody may have put files back while the node was stopped.
+        # No other replica can repair damage, but an operator may have restored files while the node was stopped.
         is_left_alone = entry is not None and not (entry.damaged and spec.committed is None)
         if self.was_clean and entry is not None and is_left_alone and not entry.has_holes:
             return self._open_as_described(spec, directory, entry, progress)
@@ -210,7 +210,7 @@ class LogStore:
         return msgspec.structs.replace(identity, incarnation=self._new_id().bytes)
 
     def _was_written(self, spec: PartitionSpec, directory: str, entry: LogCheckpoint | None) -> bool:
-        """Whether the log has had records, as far as one can tell without its directory."""
+        """Whether the log may have had records, judged without its directory."""
         if not self._has_checkpoint or (entry is not None and entry.segments):
             return True
         return BegunLog.of(spec.topic_id, directory).place in self._begun
@@ -236,7 +236,7 @@ class LogStore:
         if not state.incarnation:
             state.incarnation = self._new_id().bytes
             if state.segments:
-                # Of an earlier version: no checkpoint counts for it after a crash before this is on disk.
+                # Written by an earlier version: until this is on disk, no checkpoint is valid for it after a crash.
                 identity = Identity(spec.topic_id, state.incarnation)
                 state.unwritten[f"{directory}/{IDENTITY_FILE}"] = identity.encode()
         if state.damaged:
@@ -244,7 +244,7 @@ class LogStore:
         return PartitionLog(self.files, directory, spec.topic_id, spec.config, state)
 
     def _make_durable(self) -> None:
-        """From now on acknowledgements rely on the recovered records."""
+        """Sync the recovered records: from now on acknowledgements rely on them."""
         logs, self._unsynced = self._unsynced, []
         if len(logs) > _MANY_LOGS:
             try:
@@ -258,13 +258,13 @@ class LogStore:
                 make_durable(log)
             except OSError as error:
                 log.health.use_failed(error)
-                # Nothing more is known to be on disk than before.
+                # No more is known to be on disk than before.
                 self._unopened[spec.topic, spec.partition] = self._entries.get(spec[:3]) or later_log(
                     *spec[:3]
                 )
 
     def _write_first_checkpoint(self, begun: Iterable[BegunLog]) -> None:
-        """What was just scanned need not be scanned again. A full disk is no reason not to start."""
+        """Save the result of recovery, so that it is not repeated. A full disk does not prevent the start."""
         entries = self.checkpoint()
         try:
             write_checkpoint(self.disk, self.data_dir, entries)
@@ -273,7 +273,7 @@ class LogStore:
                 raise
         else:
             self.checkpoint_written(entries)
-            # Of a log in doubt it must be known after the next crash too.
+            # Markers of logs in doubt stay: the next recovery needs them too.
             in_doubt = {
                 BegunLog.of(log.place.identity.topic_id, log.directory).place
                 for log in self.logs.values()
@@ -284,11 +284,11 @@ class LogStore:
     def _identity_in(
         self, directory: str, spec: PartitionSpec, entry: LogCheckpoint | None
     ) -> Identity | None:
-        """Whose directory it is; None when it is this partition's but has no identity file.
+        """The directory's identity; None if the directory is this partition's but has no identity file.
 
-        A directory of an earlier topic of the same name is moved out of the way. So is one that was never flushed: it
-        holds nothing that must be kept, and may be anyone's. With records, it may be a flushed one whose small files
-        are lost: then the new log is in doubt.
+        A directory of an earlier topic of the same name is moved away. So is one that was never flushed: nothing in it
+        must be kept, and its owner is unknown. If it has records, it may have been flushed and have lost its small
+        files: then the new log is in doubt.
         """
         topic_id = spec.topic_id
         names = self.disk.list_dir(directory)
@@ -297,7 +297,7 @@ class LogStore:
         identity = read_identity(self.disk, directory)
         if identity is not None and identity.topic_id == topic_id:
             return identity
-        # The first flush leaves the leader epochs, and the identity was on disk before.
+        # The first flush writes the leader epochs, after the identity.
         was_flushed = EPOCHS_FILE in names or (entry is not None and entry.flushed_position > (0, 0))
         if identity is None and was_flushed and not self._seems_earlier(directory, spec, entry):
             return None
@@ -314,7 +314,7 @@ class LogStore:
             raise
 
     def _seems_earlier(self, directory: str, spec: PartitionSpec, entry: LogCheckpoint | None) -> bool:
-        """Whether a directory without an identity is rather that of an earlier topic of the same name."""
+        """Whether a directory without an identity probably belongs to an earlier topic of the same name."""
         if entry is not None:
             return False
         if any(key[:2] == spec[:2] for key in self._entries):
@@ -341,7 +341,7 @@ class LogStore:
         if self.disk.exists(directory):
             sometimes("the directory of an earlier topic was in the way of a new log")
             self._move_away(directory, STRAY)
-        # Another one than what was here before, also of the same topic: no checkpoint describes it.
+        # A new incarnation, even for the same topic: no checkpoint describes this log yet.
         state = LogState(incarnation=self._new_id().bytes)
         log = PartitionLog(self.files, directory, spec.topic_id, spec.config, state)
         self.logs[spec.topic, spec.partition] = log
@@ -356,10 +356,10 @@ class LogStore:
         return self._move_away(log.directory, room) if self.disk.exists(log.directory) else None
 
     def remove_topic(self, topic: str, indexes: Iterable[int]) -> str | None:
-        """Take a topic's logs out of service: `let_go` of each is to follow. Returns the path that is left to delete.
+        """Take a topic's logs out of service; call `let_go` for each later. Returns the path that is left to delete.
 
-        One rename takes the directories of all, however many: the name is free for the next topic at once, and a crash
-        leaves all of them where they were or none.
+        One rename moves all directories, however many: the name is free for the next topic at once, and a crash leaves
+        either all of them in place or none.
         """
         logs = [self._retire(topic, index) for index in indexes]
         directory = f"{self.data_dir}/{TOPICS}/{topic}"
@@ -368,7 +368,7 @@ class LogStore:
         own = {log.directory for log in logs if log is not None}
         for name in self.disk.list_dir(directory):
             if f"{directory}/{name}" not in own:
-                # What was never the topic's is not deleted with it.
+                # Directories that are not the topic's are not deleted with it.
                 with suppress(OSError):
                     self._move_away(f"{directory}/{name}", STRAY)
         return self._move_away(directory, DELETED)
@@ -383,7 +383,7 @@ class LogStore:
         return log
 
     def let_go(self, log: PartitionLog) -> None:
-        """Of a log that was taken out of service: its files are closed, and its beginning is forgotten."""
+        """Close the files of a log that was taken out of service, and remove its `begun` marker."""
         log.let_go()
         if log.segments:
             identity = log.place.identity
@@ -391,8 +391,8 @@ class LogStore:
             forget_begun(self.disk, self.data_dir, (begun,))
 
     def _wait_until_left(self, directory: str) -> None:
-        """A thread that still writes there by name would write into the new log; it ends after the file that it is
-        writing.
+        """Wait for a thread that still writes there by name: it would write into the new log. It stops after its
+        current file.
         """
         for path, own_directory in self._leaving:
             if path == directory:
@@ -400,52 +400,50 @@ class LogStore:
         self._leaving = [each for each in self._leaving if each[1].is_held]
 
     def forget_topic_directory(self, topic: str) -> None:
-        """Remove the directory of a topic whose partitions are gone; one that still holds something stays."""
+        """Remove the topic's directory if it is empty."""
         self.disk.remove_empty_dir(f"{self.data_dir}/{TOPICS}/{topic}")
 
     def _move_away(self, directory: str, room: str) -> str:
-        """The directory of a partition, or of a whole topic."""
+        """Move the directory of a partition or of a whole topic; returns the new path."""
         target = f"{self.data_dir}/{room}"
         self.disk.make_dirs(target)
         topic, *partition = directory.removeprefix(f"{self.data_dir}/{TOPICS}/").split("/")
-        # A topic's name may be as long as a file name can be: there would be no room for the rest.
+        # A topic's name may be as long as a file name may be, which leaves no room for the rest.
         path = f"{target}/{'-'.join((topic[:_MOVED_NAME_LENGTH], *partition, self._new_id().hex))}"
         self.disk.rename(directory, path)
         return path
 
     def left_to_delete(self) -> list[str]:
-        """Directories of deleted topics and partitions that an earlier run did not get to remove."""
+        """Directories of deleted topics and partitions that an earlier run did not remove."""
         return [
             f"{self.data_dir}/{DELETED}/{name}" for name in self.disk.list_dir(f"{self.data_dir}/{DELETED}")
         ]
 
     def checkpoint(self) -> list[LogCheckpoint]:
-        """What is known of every log. One that is offline is described as it was when it was last sound."""
+        """An entry for every log. A log that could not be opened keeps its former entry."""
         return [
             self._unopened.get((topic, index)) or describe(topic, index, log)
             for (topic, index), log in self.logs.items()
         ]
 
     def checkpoint_written(self, entries: Iterable[LogCheckpoint]) -> None:
-        """The checkpoint is on disk; logs may let go of what only an older one would need."""
+        """The checkpoint is on disk: logs may drop what only an older one would need."""
         for entry in entries:
             log = self._log_of(entry)
             if log is None:
                 continue
             numbers = dict(entry.numbers)
             log.place.described({each[0]: numbers.get(each[0], 0) for each in entry.segments})
-            # Its end may have been cut while the checkpoint was written.
+            # The log may have been truncated while the checkpoint was written.
             if log.truncations == entry.truncations:
                 log.checkpointed(entry.flushed_position[0])
 
     def has_removed(self, entries: Iterable[LogCheckpoint]) -> bool:
-        """Whether a log was removed while a checkpoint with these entries was written: then another checkpoint should
-        follow.
-        """
+        """Whether a log in these entries was removed since: then another checkpoint should follow."""
         return any(self._log_of(entry) is None for entry in entries)
 
     def _log_of(self, entry: LogCheckpoint) -> PartitionLog | None:
-        """The very log that the entry described."""
+        """The log that the entry describes; None if it was removed or recreated."""
         log = self.logs.get((entry.topic, entry.partition))
         if log is None or (log.place.identity.topic_id, log.place.identity.incarnation) != (
             entry.topic_id,
@@ -455,7 +453,7 @@ class LogStore:
         return log
 
     def close(self) -> bool:
-        """Flush everything and leave the marker that spares the next start its scan; False when there is none."""
+        """Flush everything and write the marker that spares the next start a scan; False if it was not written."""
         sound = True
         for log in self.logs.values():
             sound = log.close() and sound

@@ -1,4 +1,4 @@
-"""What is left to do for the partitions of deleted topics, a slice in each turn of the loop: there may be very many."""
+"""Cleans up the partitions of deleted topics, a slice in each turn of the event loop: there may be very many."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -14,8 +14,8 @@ log = get_logger("millstream.topics")
 
 
 class RetiredPartitions:
-    """Who waits for one of them is told, and its files are closed. Nothing finds it any more, and its directory has
-    gone.
+    """Closes the partitions' files and notifies their waiters. The partitions are already unregistered, and their
+    directories moved away.
     """
 
     def __init__(self, store: LogStore, tasks: Tasks, long_work: LongWork) -> None:
@@ -25,7 +25,7 @@ class RetiredPartitions:
         self._waiting: deque[Partition] = deque()
 
     def let_go(self, partitions: Iterable[Partition]) -> None:
-        """Few of them now, the others in the turns that follow."""
+        """Clean up a few of them now, the others in later turns."""
         is_under_way = bool(self._waiting)
         self._waiting.extend(partitions)
         if is_under_way:
@@ -35,7 +35,7 @@ class RetiredPartitions:
             self._tasks.spawn(keep_going(self._go_on), "deleted topics")
 
     def finish(self) -> None:
-        """The node ends: what is left is done now."""
+        """The node stops: clean up the rest now."""
         while self._waiting:
             self._slice()
 

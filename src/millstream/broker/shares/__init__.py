@@ -1,6 +1,6 @@
-"""Queues with an acknowledgement for each message, where their partitions are led.
+"""Queues, which acknowledge each message, on the nodes that lead their partitions.
 
-`LedQueue` is one group on one partition: the engine of `coordinator/shares`, what it needs of the log, and the writes
-to the share coordinator that every answer waits for. `Shares` keeps all of a node. What comes in are values; sessions,
-which only Kafka's clients have, are in `sessions`.
+`LedQueue` is one group's queue on one partition: the engine of `coordinator/shares`, access to the log, and the writes
+to the share coordinator that every answer waits for. `Shares` holds all queues of a node. Sessions, which only Kafka's
+clients have, are in `sessions`.
 """

@@ -1,4 +1,4 @@
-"""Kafka's acknowledgements of a partition's records as settlements."""
+"""Converts Kafka's acknowledgements of a partition's records to settlements."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -22,11 +22,11 @@ class AcknowledgementBatch(Protocol):
 
 
 def settlements(batches: Sequence[AcknowledgementBatch], *, renewing: bool) -> Sequence[Settlement]:
-    """KafkaError INVALID_REQUEST for what is no acknowledgement; `renewing` allows renewals."""
+    """KafkaError INVALID_REQUEST for an invalid acknowledgement; `renewing` allows renewals."""
     if len(batches) == 1:
         (batch,) = batches
         if batch.acknowledge_types == _ACCEPTED and 0 <= batch.first_offset <= batch.last_offset:
-            # Nearly always.
+            # The usual case.
             return (Settlement(batch.first_offset, batch.last_offset, Outcome.ACCEPT),)
     return [each for batch in batches for each in _of_batch(batch, renewing)]
 

@@ -1,4 +1,4 @@
-"""Messages of partitions that any node may lead, through the queues of all nodes."""
+"""Takes messages from partitions on any node, through the queues of all nodes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,17 +10,17 @@ from millstream.doors.queues import Acquired
 from millstream.protocol.errors import KafkaError
 
 Acquire = Callable[[Place, float], Awaitable[Acquired]]
-"""From one place, and how many seconds to wait for something."""
+"""Acquires from one place, and waits up to so many seconds for messages."""
 GiveBack = Callable[[Acquired], Awaitable[object]]
-"""Nobody is there to take it."""
+"""Returns messages that nobody is there to take."""
 
 
 async def take_anywhere(
     acquire: Acquire, give_back: GiveBack, places: Sequence[Place], max_wait_s: float
 ) -> list[Acquired]:
-    """From the first place that has something; where none has, from whichever has something first.
+    """Take from the first place that has messages; if none has, wait for any of them.
 
-    KafkaError where none has, and not all could be asked.
+    KafkaError if none has messages and some could not be asked.
     """
     refused: KafkaError | None = None
     for place in places:
@@ -39,7 +39,7 @@ async def take_anywhere(
 
 
 def led(image: MetadataImage, places: Sequence[Place]) -> list[Place]:
-    """Those that have a leader, so that one without holds up no other; all of them where none has."""
+    """Places that have a leader, so that one without does not delay the others; all places if none has one."""
     found = [(place, image.partition(place.topic, place.partition)) for place in places]
     return [place for place, known in found if known is not None and known.leader != NO_LEADER] or list(
         places
@@ -49,7 +49,7 @@ def led(image: MetadataImage, places: Sequence[Place]) -> list[Place]:
 async def _await_any(
     acquire: Acquire, give_back: GiveBack, places: Sequence[Place], max_wait_s: float
 ) -> list[Acquired]:
-    """Once one has something the others stop waiting, and what they got meanwhile goes along."""
+    """Wait at all places until one has messages; includes those of others that finished at the same time."""
     tasks = [asyncio.ensure_future(acquire(place, max_wait_s)) for place in places]
     try:
         pending = set(tasks)
@@ -59,11 +59,11 @@ async def _await_any(
             if any(each.ranges for each in found):
                 return [each for each in found if each.ranges]
         for task in tasks:
-            # Nothing anywhere: why, where it was not for the time.
+            # No messages anywhere: raise the error, if there was one.
             task.result()
         return []
     except asyncio.CancelledError:
-        # The others give back for themselves what they get when they are cancelled.
+        # Cancelled calls give back their messages themselves.
         came = [task for task in tasks if not task.cancel() and not task.cancelled()]
         for each in [task.result() for task in came if task.exception() is None and task.result().ranges]:
             with suppress(KafkaError):

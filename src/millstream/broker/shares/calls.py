@@ -1,4 +1,4 @@
-"""Our own requests about queues: for `millstream queue` and the Python client."""
+"""Millstream's own queue requests, for `millstream queue` and the Python client."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -42,7 +42,7 @@ class QueueCalls:
     def __init__(
         self, queues: Queues, shares: Shares, metadata: MetadataService, authoriser: Authoriser
     ) -> None:
-        """`queues` are those of all nodes, `shares` those of this one."""
+        """`queues` covers all nodes, `shares` only this one."""
         self._queues = queues
         self._shares = shares
         self._metadata = metadata
@@ -58,7 +58,7 @@ class QueueCalls:
         }
 
     async def answer(self, caller: Caller, request: QueueRequest) -> msgspec.Struct:
-        """KafkaError where it is refused."""
+        """KafkaError if the request is refused."""
         if not request.group and not isinstance(request, LookAtQueues):
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group must not be empty")
         self._authorise(caller, request)
@@ -73,7 +73,7 @@ class QueueCalls:
         if topic:
             self._authoriser.check(caller, Permission(Operation.READ, Resource.TOPIC, topic))
 
-    # -- messages, wherever they are led
+    # -- queues on any node
 
     async def _take(self, caller: Caller, request: TakeMessages) -> Taken:
         if request.max_messages <= 0 or request.max_bytes <= 0 or not request.member:
@@ -140,7 +140,7 @@ class QueueCalls:
         await self._queues.release_all(caller, request.group, request.member)
         return Released()
 
-    # -- what is led here
+    # -- queues on this node
 
     async def _look(self, _caller: Caller, request: LookAtQueues) -> QueueRows:
         return look(self._shares, request)

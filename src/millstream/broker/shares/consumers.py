@@ -1,4 +1,4 @@
-"""What consumers ask of several queues at once: acknowledge, take what there is, wait for more."""
+"""Operations on several queues at once: take messages, wait for more, release them, wait until all is stored."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ class Delivery(msgspec.Struct, frozen=True):
 
 
 def acquire_from(queues: Sequence[LedQueue], member: str, wanted: Wanted) -> list[Delivery]:
-    """What there is now, from the first queue on, as long as there is room."""
+    """Take messages that are available now, queue by queue, while there is room."""
     deliveries = []
     records, size = wanted.max_records, wanted.max_bytes
     for queue in queues:
@@ -26,7 +26,7 @@ def acquire_from(queues: Sequence[LedQueue], member: str, wanted: Wanted) -> lis
             break
         asked = msgspec.structs.replace(wanted, max_records=records, max_bytes=size)
         with suppress(KafkaError):
-            # One that has just moved away is told of with the next request.
+            # If the queue has just moved to another node, the next request reports it.
             taken = queue.acquire(member, asked)
             if taken is not NOTHING:
                 deliveries.append(Delivery(queue, taken))
@@ -38,9 +38,9 @@ def acquire_from(queues: Sequence[LedQueue], member: str, wanted: Wanted) -> lis
 async def await_and_acquire(
     queues: Sequence[LedQueue], member: str, wanted: Wanted, max_wait_s: float
 ) -> list[Delivery]:
-    """As `acquire_from`; where there is nothing, waits for something.
+    """Like `acquire_from`, but waits if no messages are available.
 
-    All of it is stored when it is returned; what could not be stored is not among it.
+    Returned deliveries are durable; those that could not be stored are left out.
     """
     found = acquire_from(queues, member, wanted)
     if not found and max_wait_s > 0 and queues:
@@ -73,7 +73,7 @@ async def _wait(queues: Sequence[LedQueue], member: str, wanted: Wanted, max_wai
 
 
 def release(deliveries: Iterable[Delivery], member: str) -> None:
-    """Nobody is there to take them: others may have them at once."""
+    """Release deliveries that nobody is there to take: others may have them at once."""
     for each in deliveries:
         with suppress(KafkaError):
             each.queue.settle(
@@ -82,7 +82,7 @@ def release(deliveries: Iterable[Delivery], member: str) -> None:
 
 
 async def all_stored(queues: Iterable[LedQueue]) -> dict[LedQueue, KafkaError]:
-    """When all that was decided in these queues is durable; the errors of those where it is not."""
+    """Wait until all decisions in these queues are durable; returns the errors of queues where they are not."""
     failed = {}
     for queue in dict.fromkeys(queues):
         try:

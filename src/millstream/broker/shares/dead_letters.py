@@ -1,8 +1,8 @@
-"""Dead letters: what a queue gives up goes to a topic of its own, and leaves the queue when it is durable there.
+"""Dead letters: records that a queue gives up go to another topic, and leave the queue once they are durable there.
 
-Headers as in Apache Kafka 4.4. Unlike there, a letter that cannot be written is kept and tried again for ever. One
-that is too large for its topic is written without its record, and says so. One that is refused for itself is tried
-beside the others: they do not wait for it.
+Headers are as in Apache Kafka 4.4. Unlike in Kafka, a letter that cannot be written is kept and retried forever. A
+letter that is too large for its topic is written without its record, and says so. A letter that is refused is retried
+separately: the others do not wait for it.
 """
 
 import asyncio
@@ -33,24 +33,24 @@ _log = get_logger("millstream.queues")
 
 _AT_ONCE = 100
 _READ_BYTES = 1 << 20
-# So much is in memory of one queue's letters, or one record that is larger.
+# The most bytes of one queue's letters in memory, except for a single larger record.
 _MOST_BYTES = 8 << 20
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
 _LONGEST_REFUSED_S = 60.0
 _MOST_REASONS = 10_000
 _MOST_TOLD = 1_000
 _NO_REASON = "too many letters waited to keep the reason"
-# What is left of each header of a letter that must be short.
+# How much of each header a brief letter keeps.
 _BRIEF_BYTES = 40
 _NAMED_WHOLE = frozenset((PREFIX + "topic", PREFIX + "partition", PREFIX + "offset"))
 _TOO_LARGE = frozenset((ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE))
-# What may be for one of the letters, and not for others.
+# Errors that may concern only one of the letters.
 _OF_ONE = _TOO_LARGE | {ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP, ErrorCode.CORRUPT_MESSAGE}
 _WRITER = Caller(client_id="millstream-dead-letters")
 
 
 class _Form(msgspec.Struct, frozen=True):
-    """How a letter is written: `missing` says why its record is not in it, if it is not. A brief one says little."""
+    """How a letter is written: `missing` says why its record is left out. A brief letter has shortened headers."""
 
     missing: str = ""
     is_brief: bool = False
@@ -79,7 +79,7 @@ class _Waiting:
         _put(self.refused, letter)
 
     def next_refused(self) -> DeadLetter:
-        """A few of them: there may be very many."""
+        """A few records of the next refused letter: it may cover very many."""
         letter = self.refused.popleft()
         last = min(letter.last, letter.first + _AT_ONCE - 1)
         if last < letter.last:
@@ -87,7 +87,7 @@ class _Waiting:
         return replace(letter, last=last)
 
     def tell(self, event: str, queue: LedQueue, letter: DeadLetter, error: Exception) -> None:
-        """Once of each letter, however often it is tried."""
+        """Log the event once for each letter, however often it is retried."""
         if (event, letter.first) in self._told or len(self._told) >= _MOST_TOLD:
             return
         self._told.add((event, letter.first))
@@ -96,7 +96,7 @@ class _Waiting:
 
 
 def _put(letters: deque[DeadLetter], letter: DeadLetter) -> None:
-    """Neighbours as one, and of very many no reasons: a topic may be away for long."""
+    """Join neighbours, and keep no reasons of very many letters: their topic may be unavailable for long."""
     if len(letters) >= _MOST_REASONS:
         letter = replace(letter, reason=_NO_REASON)
     last = letters[-1] if letters else None
@@ -119,9 +119,9 @@ class DeadLetterWriter:
         rules_of: Callable[[LedQueue], Rules],
         apart: Apart,
     ) -> None:
-        """`partitions_of` is how many a topic has that takes dead letters; None where there is none.
+        """`partitions_of` returns the partition count of a topic for dead letters; None if there is no such topic.
 
-        `apart` does a job in a thread: to open a batch may take long.
+        `apart` runs a job in a thread: opening a batch may take long.
         """
         self._apart = apart
         self._waiting: dict[LedQueue, _Waiting] = {}
@@ -130,13 +130,13 @@ class DeadLetterWriter:
         self._rules_of = rules_of
 
     def add(self, queue: LedQueue, letters: Sequence[DeadLetter]) -> bool:
-        """Whether `write_all` is to be called; otherwise it is under way, and writes these too."""
+        """Whether `write_all` must be called; otherwise it is already running, and writes these too."""
         is_new = queue not in self._waiting
         self._waiting.setdefault(queue, _Waiting()).add(letters)
         return is_new
 
     async def write_all(self, queue: LedQueue) -> None:
-        """Until none is left: one after the other, and a few of those that were refused after each pause."""
+        """Write letters one after another until none is left; after each pause, retry a few refused ones."""
         waiting, pause = self._waiting[queue], _FIRST_PAUSE_S
         try:
             while True:
@@ -154,7 +154,7 @@ class DeadLetterWriter:
             await self._write_parts(queue, waiting.letters.popleft(), waiting)
 
     async def _pause(self, queue: LedQueue, waiting: _Waiting, seconds: float) -> None:
-        """New letters are written meanwhile."""
+        """Wait, and write new letters meanwhile."""
         now_s = asyncio.get_running_loop().time
         until_s = now_s() + seconds
         while queue.state is QueueState.ACTIVE and (left_s := until_s - now_s()) > 0:
@@ -164,7 +164,7 @@ class DeadLetterWriter:
             await self._write_new(queue, waiting)
 
     async def _write_parts(self, queue: LedQueue, letter: DeadLetter, waiting: _Waiting) -> bool:
-        """Whether all of it was written; what was refused is noted."""
+        """Whether the whole letter was written; refused parts are kept."""
         first, is_written = letter.first, True
         while first <= letter.last and queue.state is QueueState.ACTIVE:
             part = DeadLetter(first, min(letter.last, first + _AT_ONCE - 1), letter.count, letter.reason)
@@ -198,7 +198,7 @@ class DeadLetterWriter:
         return False
 
     async def _write_halves(self, queue: LedQueue, letter: DeadLetter, waiting: _Waiting) -> bool:
-        """They do not fit into one batch of the topic, or one of them is not taken."""
+        """The records do not fit into one batch of the topic, or one of them is refused: write each half by itself."""
         middle = (letter.first + letter.last) // 2
         first = await self._write(queue, replace(letter, last=middle), waiting)
         return await self._write(queue, replace(letter, first=middle + 1), waiting) and first
@@ -223,7 +223,7 @@ class DeadLetterWriter:
             await self._messages.send(_WRITER, Place(topic, queue.key.partition % count), messages)
 
     async def _of_log(self, queue: LedQueue, letter: DeadLetter, missing: str) -> list[Message]:
-        """The letters of those records that the log still has."""
+        """Letters for those records that the log still has."""
         found: list[Message] = []
         size = 0
         offset = max(letter.first, queue.partition.log.log_start_offset)
@@ -236,7 +236,7 @@ class DeadLetterWriter:
             try:
                 read = queue.read_log(offset, _READ_BYTES)
             except KafkaError as error:
-                # It may be repaired. Others need not wait for that.
+                # The log may be repaired later. Other letters need not wait for that.
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, error.message) from error
             if not read:
                 break
@@ -255,7 +255,7 @@ class DeadLetterWriter:
 
 
 def _brief(letter: Message) -> Message:
-    """Where its record is; of reasons and of the group's name no more than their beginnings."""
+    """The letter with short headers: the location in full, and the beginnings of other values."""
     headers = tuple(
         (name, value if name in _NAMED_WHOLE or value is None else value[:_BRIEF_BYTES])
         for name, value in letter.headers
@@ -266,7 +266,7 @@ def _brief(letter: Message) -> Message:
 def _of_batch(
     queue: LedQueue, letter: DeadLetter, read: ReadBatch, first: int, missing: str
 ) -> list[Message]:
-    """Of the records from `first` on. Of a batch that cannot be opened, letters name the place only."""
+    """Letters for the records from `first` on; if the batch cannot be opened, they give only the location."""
     try:
         return [
             _message(queue, letter, record, missing)

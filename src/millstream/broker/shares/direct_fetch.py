@@ -1,4 +1,4 @@
-"""A ShareFetch whose partitions are all led here and loaded: it has no task, and costs nothing while it waits."""
+"""A ShareFetch whose queues are all loaded on this node: it has no task, and costs nothing while it waits."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +17,7 @@ class DirectFetch:
     __slots__ = ("_answer", "_found", "_left", "_queues", "_slot", "_timer", "_wanted", "_work")
 
     def __init__(self, work: Work, call: Call, answer: Callable[[], Any]) -> None:
-        """`answer` is called when all of what `work` holds is durable, or is known not to be."""
+        """`answer` is called when everything in `work` is durable or has failed."""
         self._work = work
         self._answer = answer
         self._slot = call.reply_later(on_abandoned=self._stop_waiting, on_hurried=self._end)
@@ -28,7 +28,7 @@ class DirectFetch:
         self._left = 0
 
     def begin(self, wanted: Wanted | None, max_wait_s: float) -> None:
-        """Lock what there is, or what comes in this time. None wants nothing, and only waits for what was settled."""
+        """Lock messages that are available or arrive in time. If `wanted` is None, only wait for settlements."""
         self._wanted = wanted
         if wanted is not None:
             self._queues = self._work.led_here()
@@ -45,7 +45,7 @@ class DirectFetch:
         return bool(self._found)
 
     def _available(self) -> None:
-        """There may be something, or a queue has moved away."""
+        """Messages may be available, or a queue has moved to another node."""
         if self._acquire() or not all(queue.is_current for queue in self._queues):
             self._end()
 
@@ -54,7 +54,7 @@ class DirectFetch:
             self._store()
 
     def _stop_waiting(self) -> bool:
-        """Whether it waited."""
+        """Whether the fetch was waiting."""
         if self._timer is None:
             return False
         self._timer.cancel()

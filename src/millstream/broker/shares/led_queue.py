@@ -1,7 +1,7 @@
 """One group's queue on one partition that this node leads.
 
-Decisions are the engine's and are made at once. What they change is written to the share coordinator, one write at a
-time with all that was decided meanwhile, and whoever is to hear of a decision awaits `stored` first.
+The engine decides at once. Its changes are written to the share coordinator, one write at a time, each with all
+decisions since the last write. Await `stored` before reporting a decision.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ from millstream.runtime.clock import SteadyTime
 
 _log = get_logger("millstream.queues")
 
-# A consumer that was heard of in this time gets its share of what there is; who is gone is looked for this often.
+# Consumers seen within this time share the messages; how often the others are removed.
 _ACTIVE_MS = 5_000
 _LOOK_MS = 500
-# So much in which there is nothing for a consumer is read in one turn of the loop: a queue may be full of expired ones.
+# The most bytes without a message for a consumer that one turn reads: a queue may be full of expired messages.
 _MOST_VAIN_BYTES = 1 << 20
-# So much of a batch may be opened again for one record more that is looked into.
+# How many records of a batch may be unpacked again for each new record that is scanned.
 _WORTH = 100
 
 
@@ -59,8 +59,8 @@ class LedQueue:
         read_failed: Callable[[Partition, int, KafkaError], None],
         turns: Turns,
     ) -> None:
-        """`dead_letters` is told of what is to be written elsewhere, `settled` of every write that is durable,
-        `read_failed` of damage that another replica may repair."""
+        """`dead_letters` is called with letters to write, `settled` after every durable write, `read_failed` with
+        damage that another replica may repair."""
         self.key = key
         self._name = f"queue {key}"
         self.partition = partition
@@ -77,7 +77,7 @@ class LedQueue:
         self._settled = settled
         self._closed = closed
         self._reader = QueueReader(partition, read_failed, loop.call_soon)
-        # Who waits for what was decided since the last write began, and for that write.
+        # Callbacks for decisions since the last write began, and for that write.
         self._round: list[Told] = []
         self._writing: list[Told] = []
         self._writer: asyncio.Task[None] | None = None
@@ -88,16 +88,16 @@ class LedQueue:
         self._looked_ms = 0
         self._vain_bytes = 0
         self._turns = turns
-        # What a thread has found in a large batch, and how much of it was opened where it ended within the batch.
+        # A thread's results from a large batch, and how much of it was unpacked if the scan ended within it.
         self._slices: deque[Looked] = deque()
         self._opened = 0
         self._awaits_turn = False
         self._looking: asyncio.Task[None] | None = None
 
-    # -- its life
+    # -- lifecycle
 
     def begin(self, engine: QueueEngine, *, read_committed: bool) -> None:
-        """It is loaded: `engine` is as it was stored."""
+        """The queue is loaded: `engine` has the stored state."""
         self.engine = engine
         self.stored_start = engine.start
         self.read_committed = read_committed
@@ -106,7 +106,7 @@ class LedQueue:
         self._decided()
 
     def follow_log_start(self) -> None:
-        """What was deleted is over, for whoever looks."""
+        """Give up records that were deleted from the log."""
         if self.state is QueueState.ACTIVE and self.engine.log_starts_at(self.partition.log.log_start_offset):
             self._decided()
 
@@ -150,7 +150,7 @@ class LedQueue:
             self._call(waiter)
 
     def is_idle(self, since_ms: int) -> bool:
-        """Nothing of it is out, no dead letter is to be written, and nobody waits for it or was heard of since then."""
+        """Whether nothing is locked or being written, nobody waits, and no consumer was seen since then."""
         heard = max(self._consumers.values(), default=0)
         in_use = self.engine.locked or self.engine.awaits_letters or self._waiters or self._writer
         return self.is_ready and not in_use and heard <= since_ms
@@ -162,7 +162,7 @@ class LedQueue:
 
     @property
     def upper(self) -> int:
-        """Before which offset consumers may see records."""
+        """The offset before which consumers may see records."""
         return self.partition.last_stable_offset if self.read_committed else self.partition.high_watermark
 
     @property
@@ -170,7 +170,7 @@ class LedQueue:
         return self.engine.depth(self.partition.high_watermark)
 
     def oldest_ms(self) -> int:
-        """When the first message that is not settled was written; -1 where there is none."""
+        """When the first unsettled message was written; -1 if there is none."""
         if self.depth <= 0:
             return -1
         try:
@@ -179,10 +179,10 @@ class LedQueue:
             return -1
         return read[0].batch.newest_ms if read else -1
 
-    # -- what consumers do
+    # -- requests of consumers
 
     def acquire(self, member: str, wanted: Wanted) -> Taken:
-        """What there is for the member, now; await `stored` before it is told."""
+        """Lock messages that are available to the member now; await `stored` before replying."""
         engine, now_ms = self.require_active(), self._time.now_ms()
         self._consumers[member] = now_ms
         self.follow_log_start()
@@ -200,7 +200,7 @@ class LedQueue:
             except KafkaError:
                 if not ranges:
                     raise
-                # What was taken before the damage goes out all the same: it is locked, and counts as delivered.
+                # Messages taken before the damage are delivered all the same: they are locked, and count as delivered.
                 break
             if not read:
                 break
@@ -226,16 +226,16 @@ class LedQueue:
         return taken_of(ranges, batches, now_ms + lock_ms, lock_ms)
 
     def settle(self, member: str, settlements: Sequence[Settlement]) -> None:
-        """All of them or, with a KafkaError, none; await `stored` before it is told."""
+        """Settle all of them or, with a KafkaError, none; await `stored` before replying."""
         engine, now_ms = self.require_active(), self._time.now_ms()
         engine.settle(member, settlements, now_ms)
         self._consumers[member] = now_ms
         self._decided()
 
     def accept_each(self, member: str, firsts: Sequence[int], lasts: Sequence[int]) -> dict[int, KafkaError]:
-        """Accept each of these ranges by itself; the errors, by place in the sequence, of those that were refused.
+        """Accept each of these ranges by itself; returns the errors of refused ranges, by index.
 
-        Neighbours are settled together, and apart only where that is refused.
+        Neighbours are settled together, and one by one only if that is refused.
         """
         refused: dict[int, KafkaError] = {}
         at, count = 0, len(firsts)
@@ -266,13 +266,13 @@ class LedQueue:
             self._decided()
 
     def drop_available(self, before: int) -> int:
-        """Give up all that waits before the offset, for good."""
+        """Give up all available records before the offset, permanently."""
         dropped = self.require_active().drop_available(before)
         self._decided()
         return dropped
 
     def drop_oldest(self, most: int) -> None:
-        """Make room for as many."""
+        """Give up so many of the oldest available records."""
         engine = self.require_active()
         left = most - engine.drop_oldest(most)
         if left > 0:
@@ -285,7 +285,7 @@ class LedQueue:
             self._decided()
 
     def _fair_share(self, engine: QueueEngine, member: str, wanted: Wanted, now_ms: int) -> int:
-        """How many it gets at most."""
+        """How many records the member gets at most."""
         if now_ms - self._looked_ms >= _LOOK_MS:
             self._looked_ms = now_ms
             self._consumers = {
@@ -297,11 +297,11 @@ class LedQueue:
         return room if wanted.max_held is None else min(room, wanted.max_held - held)
 
     def read_log(self, offset: int, max_bytes: int) -> list[ReadBatch]:
-        """What can be delivered from `offset` on. Damage that is met is reported, and raised as a KafkaError."""
+        """Deliverable batches from `offset` on. Damage is reported, and raised as a KafkaError."""
         return self._reader.read(offset, max_bytes, self.upper)
 
     def _may_read_on(self, vain: Sequence[ReadBatch]) -> bool:
-        """Where too much was read in vain, those who wait are called in the loop's next turn."""
+        """Whether to read on now; once too much was read in vain, waiters are called in the loop's next turn."""
         before = self._vain_bytes
         self._vain_bytes += sum(len(each.data) for each in vain)
         if before < _MOST_VAIN_BYTES <= self._vain_bytes:
@@ -313,7 +313,7 @@ class LedQueue:
         self.wake()
 
     def _look_into(self, engine: QueueEngine) -> None:
-        """A slice in a turn of the loop, of all queues together: neither a long log nor a large batch holds it up."""
+        """Scan records, up to a limit that all queues share in a turn, so that no long log or large batch blocks it."""
         if self._awaits_turn or not self._wants_look(engine):
             return
         if self._turns.is_over or self._look_at_slice(engine):
@@ -323,11 +323,11 @@ class LedQueue:
     def _wants_look(self, engine: QueueEngine) -> bool:
         if not engine.wants_scan(self.upper):
             return False
-        # What lies before in the batch is opened again: not for each message that is settled.
+        # The earlier part of the batch is unpacked again, which must not happen for each settled message.
         return bool(self._slices) or engine.room_to_scan >= min(self._opened // _WORTH, MOST_SCANNED // 4)
 
     def _look_at_slice(self, engine: QueueEngine) -> bool:
-        """Whether to go on in another turn."""
+        """Scan one slice; whether to continue in another turn."""
         if self._slices:
             looked: Looked | ReadBatch = self._slices.popleft()
         else:
@@ -346,7 +346,7 @@ class LedQueue:
         if self.state is not QueueState.ACTIVE:
             return
         with suppress(KafkaError):
-            # Whoever waits meets the error too.
+            # Waiters get the error too.
             self._look_into(self.engine)
         self._decided()
         self.wake()
@@ -365,10 +365,10 @@ class LedQueue:
             self._opened = slices[-1].upto - batch.batch.first if slices[-1].upto <= batch.batch.last else 0
         self._look_on()
 
-    # -- waiting for something to come
+    # -- waiting for messages
 
     def await_available(self, waiter: Callable[[], object]) -> None:
-        """Call when there may be something for consumers, until `stop_waiting`; in the order of their calls."""
+        """Call `waiter` whenever messages may be available, until `stop_waiting`; waiters are called in order."""
         if not self._waiters:
             self.partition.await_data(self)
         self._waiters[waiter] = None
@@ -379,7 +379,7 @@ class LedQueue:
             self.partition.stop_waiting(self)
 
     def data_arrived(self, size_bytes: int) -> None:
-        """The partition has more, or is led by another."""
+        """The partition has new records, or another leader."""
         if not self.is_current:
             self.close(self.partition.not_leader())
         elif size_bytes:
@@ -392,21 +392,21 @@ class LedQueue:
         return engine.next_available(upper, self._time.now_ms()) is not None
 
     def wake(self) -> None:
-        """Those who wait, in their order, as long as there is something left: the others need not know."""
+        """Call waiters in order while messages may be left; the others need not be called."""
         for waiter in list(self._waiters):
             if not self._may_have_some():
                 return
             self._call(waiter)
 
     def _call(self, waiter: Callable[[], object]) -> None:
-        """Unless it has stopped waiting: what it took now, nobody would get."""
+        """Call it unless it has stopped waiting: nobody would get what it took now."""
         if waiter in self._waiters:
             waiter()
 
-    # -- what is decided is stored
+    # -- storing decisions
 
     async def stored(self) -> None:
-        """All that was decided so far is durable, or KafkaError."""
+        """Wait until all decisions so far are durable; KafkaError if they could not be stored."""
         if self._writer is None and self.state is QueueState.ACTIVE:
             return
         future: asyncio.Future[None] = self._loop.create_future()
@@ -423,7 +423,7 @@ class LedQueue:
         await future
 
     def when_stored(self, told: Told) -> None:
-        """As `stored`, for who does not await: called with None, or with what went wrong."""
+        """Like `stored`, with a callback, which gets None or the error."""
         if self.state is not QueueState.ACTIVE:
             told(self.partition.not_leader())
         elif self._writer is None:
@@ -448,7 +448,7 @@ class LedQueue:
             self._writer = None
 
     async def _write_round(self) -> bool:
-        """Whether there may be something more to write, or somebody to tell."""
+        """Write the changes so far; whether there may be more to write or to report."""
         self._writing, self._round = self._round, []
         changes = self.engine.take_changes()
         self._arm()
@@ -464,11 +464,11 @@ class LedQueue:
         if changes is not None:
             self._settled(self)
             self.wake()
-        # Who was told may have gone on at once.
+        # A callback may have decided more at once.
         return changes is not None or bool(self._round) or self.engine.has_changes
 
     def _failed(self, error: Exception) -> None:
-        """What is stored and what is known here may differ: it is built again from what is stored."""
+        """Close the queue: its memory may differ from the stored state, from which it is loaded again."""
         if isinstance(error, KafkaError):
             told, trace = error, {}
         else:

@@ -1,4 +1,4 @@
-"""The queues of partitions that this node leads, as doors use them."""
+"""The doors' interface to the queues of partitions that this node leads."""
 
 from collections.abc import Callable, Sequence
 
@@ -24,13 +24,13 @@ from millstream.doors.queues import (
 from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
 from millstream.protocol.queue_call import LookAtQueues, PeekAtQueue, Peeked, Purged, PurgeQueue, QueueRows
 
-# So many are settled in one turn of the loop: one that is refused takes forty microseconds.
+# Settlements in one turn of the event loop: a refused one takes forty microseconds.
 _SLICE = 500
 
 
 class LocalQueues:
     def __init__(self, shares: Callable[[], Shares]) -> None:
-        """`shares` are made when queues are first needed."""
+        """`shares` creates them when queues are first needed."""
         self._shares = shares
 
     async def acquire(
@@ -96,12 +96,12 @@ class LocalQueues:
         try:
             return await self._shares().open(group, place.topic, place.partition, from_earliest=True)
         except KafkaError as error:
-            # Nothing was handed out or settled: whoever asked may ask the leader of by then.
+            # Nothing was handed out or settled: the caller may retry at the new leader.
             raise NotDone.of(error) from error
 
 
 def _settle_or_find_done(queue: LedQueue, member: str, given: Settlement) -> Settled:
-    """Who accepts again because the first answer was lost is not refused; Kafka's own clients are, as by Kafka."""
+    """Accepting again after a lost answer is not refused here; for Kafka's own clients it is, as in Kafka."""
     [outcome] = _settle(queue, member, (given,))
     if (
         _is_of(queue, given)
@@ -114,12 +114,12 @@ def _settle_or_find_done(queue: LedQueue, member: str, given: Settlement) -> Set
 
 
 def _is_of(queue: LedQueue, given: Settlement) -> bool:
-    """Whether it is about a message of this topic: another may have had its name, and a message at its offset."""
+    """Whether the settlement is for this topic, and not for an earlier one of the same name."""
     return given.incarnation in (0, incarnation_of(queue.key.topic_id.bytes))
 
 
 def _settle(queue: LedQueue, member: str, given: Sequence[Settlement]) -> list[Settled]:
-    """All of them, or none."""
+    """Settle all of them, or none."""
     if not all(_is_of(queue, each) for each in given):
         refused = Settled(ErrorCode.INVALID_RECORD_STATE, f"{queue.partition.topic} was made again since")
         return [refused] * len(given)

@@ -1,4 +1,4 @@
-"""What a queue sees of its partition's log: batches, and what single records say of themselves."""
+"""A queue's view of its partition's log: batches, and the marks (key, priority, times) of single records."""
 
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
@@ -19,10 +19,10 @@ PRIORITY, DELAY, DELIVER_AT, TTL = (
     "millstream.ttl.ms",
 )
 SCAN_BYTES = 256 << 10
-# What is looked into before others have their turn: records, and headers of theirs.
+# Records and headers to scan before others have their turn.
 SLICE_ELEMENTS = 2_000
 _KEPT_KEY_BYTES = 32
-# Opening a batch is as much work, and so is unpacking one that has no records; or so many bytes of a record.
+# Work in elements: to open a batch, to fail at an invalid one; and the bytes of a record that count as one element.
 _OF_A_BATCH, _OF_NO_RECORDS, _BYTES_OF_ONE = 3, 256, 4_096
 
 
@@ -33,18 +33,18 @@ class ReadBatch(msgspec.Struct, frozen=True):
     data: memoryview
 
     def records(self) -> Iterator[Record]:
-        """For a thread. InvalidRecordsError where they cannot be read, or are too much of something: their producer
-        has sent the batch like that.
+        """For a thread. InvalidRecordsError if they cannot be read or exceed a limit: their producer has sent the
+        batch like that.
         """
         return iter_batch(read_header(self.data), self.data)
 
     def few_records(self) -> list[Record] | None:
-        """As `records`, for the event loop: None where that would take long."""
+        """Like `records`, for the event loop: None if that would take long."""
         return open_small_batch(read_header(self.data), self.data)
 
 
 class Looked(msgspec.Struct, frozen=True):
-    """What records say of themselves before `upto`, and how much work that is."""
+    """Marks of records before `upto`, and how much work they took."""
 
     marks: list[Mark]
     upto: int
@@ -52,7 +52,7 @@ class Looked(msgspec.Struct, frozen=True):
 
 
 def read_batches(partition: Partition, offset: int, max_bytes: int, upper: int) -> list[ReadBatch]:
-    """Whole batches from the one that `offset` is in, at least one if there is any."""
+    """Whole batches, beginning with the one that contains `offset`; at least one if there is any."""
     data = partition.log.read(offset, max_bytes, upper, min_one=True).data
     found = []
     at = 0
@@ -70,8 +70,8 @@ def read_batches(partition: Partition, offset: int, max_bytes: int, upper: int) 
 
 
 def look(batches: Sequence[ReadBatch], offset: int, upper: int) -> Looked | ReadBatch:
-    """What the records of the batches say of themselves, from `offset` on, as far as there is time for it. A batch that
-    comes first and takes long is returned itself: a few bytes that a client has packed may be half a million records.
+    """Marks of the batches' records from `offset` on, within a limit of work. If the first batch takes long, it is
+    returned itself: a few compressed bytes may hold half a million records.
     """
     marks: list[Mark] = []
     elements = 0
@@ -97,7 +97,7 @@ def look(batches: Sequence[ReadBatch], offset: int, upper: int) -> Looked | Read
 
 
 def look_apart(read: ReadBatch, offset: int, upper: int, most: int) -> list[Looked]:
-    """The same of one batch that takes long, in a thread: in slices, with so many records in all, or a few more."""
+    """Like `look`, for one batch that takes long, in a thread: in slices, with about `most` records in all."""
     slices: list[Looked] = []
     marks: list[Mark] = []
     last, upto = min(read.batch.last, upper - 1), offset
@@ -124,12 +124,12 @@ def _work(record: Record) -> int:
 
 
 def _unknown(read: ReadBatch, offset: int, last: int) -> Mark:
-    """It cannot be opened, or not from there on."""
+    """The mark of records that cannot be unpacked."""
     return Mark(max(read.batch.first, offset), last=last)
 
 
 def chosen(read: Sequence[ReadBatch], ranges: Sequence[Acquired]) -> list[memoryview]:
-    """The bytes of those batches that hold something of the ranges; both are in order."""
+    """The bytes of those batches that overlap the ranges; both are in order."""
     found = []
     position = 0
     for each in read:
@@ -159,7 +159,7 @@ _NAMES = frozenset((PRIORITY, DELAY, DELIVER_AT, TTL))
 
 
 def _short(key: bytes | None) -> bytes | None:
-    """What stands for it while its queue looks after the order: of very many, and a key may be a whole message."""
+    """The key, or a hash of a long one: a queue keeps very many keys in memory."""
     return (
         key
         if key is None or len(key) <= _KEPT_KEY_BYTES

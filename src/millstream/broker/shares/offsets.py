@@ -1,4 +1,4 @@
-"""How far a share group has got in its queues: shown and changed through its coordinator."""
+"""The start offsets of a share group's queues: shown and changed through its coordinator."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from uuid import UUID
@@ -22,12 +22,12 @@ from millstream.doors.queues import Queues
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.clock import Clock
 
-# Since 2026: an epoch has 31 bits.
+# Epochs count seconds since 2026, to fit into 31 bits.
 _EPOCHS_SINCE_S = 1_767_225_600
 
 
 class QueueOffset(msgspec.Struct, frozen=True):
-    """Of one partition. A start of -1: nothing is stored. `lag` is how many records are left, -1 unknown."""
+    """A start of -1 means that nothing is stored. `lag` is the number of unsettled records; -1 if unknown."""
 
     partition: int
     start: int = -1
@@ -51,7 +51,7 @@ class ShareOffsets:
         clock: Clock,
         leave: Callable[[TopicImage, str], Awaitable[None]],
     ) -> None:
-        """`leave` lets a topic go by a group no more."""
+        """`leave` removes a group from a topic's `queue.groups`."""
         self._coordinators = coordinators
         self._partitions = partitions
         self._queues = queues
@@ -61,7 +61,7 @@ class ShareOffsets:
     async def describe(
         self, image: MetadataImage, caller: Caller, group_id: str, topics: Mapping[str, Sequence[int]] | None
     ) -> list[TopicOffsets]:
-        """The positions in these partitions, or in all that the group has used."""
+        """The start offsets in these partitions, or in all topics that the group has used."""
         group = await self._group(caller, group_id)
         if topics is None:
             topics = {name: _all_of(image, name) for _, name in group.topics}
@@ -73,7 +73,7 @@ class ShareOffsets:
     async def alter(
         self, image: MetadataImage, caller: Caller, group_id: str, starts: Mapping[Place, int]
     ) -> dict[Place, KafkaError | None]:
-        """Let the group's queues begin there; a group that does not exist is made, one with members refused."""
+        """Set where the group's queues begin; a missing group is created, one with members is refused."""
         await self._require_empty(caller, group_id)
         outcomes: dict[Place, KafkaError | None] = {}
         for place, start in starts.items():
@@ -89,7 +89,7 @@ class ShareOffsets:
     async def delete(
         self, image: MetadataImage, caller: Caller, group_id: str, topics: Iterable[str]
     ) -> dict[str, KafkaError | None]:
-        """Forget where the group stands in these topics."""
+        """Delete the state of the group's queues in these topics."""
         group = await self._require_empty(caller, group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no share group {group_id!r}")
@@ -158,7 +158,7 @@ class ShareOffsets:
         )
 
     def _new_epoch(self) -> int:
-        """None of before: a leader may have kept a queue whose state was deleted, and must not write to this one."""
+        """Higher than earlier epochs, so that leaders that still have a queue with deleted state cannot write it."""
         return max(self._clock.now_ms() // 1000 - _EPOCHS_SINCE_S, 0)
 
     async def _delete_topic(
@@ -171,7 +171,7 @@ class ShareOffsets:
         forget = ForgetShareTopics(group_id, frozenset((name,)))
         await self._coordinators.ask(caller, CoordinatorKind.GROUP, group_id, forget)
         if topic is not None:
-            # Last: a leader that hears of it asks the coordinators who else has used the topic.
+            # Last: a leader that sees this change asks the coordinators which other groups have used the topic.
             await self._leave(topic, group_id)
         await self._queues.reload(caller, group_id, name)
 
@@ -196,7 +196,7 @@ class ShareOffsets:
 
 
 def _used(image: MetadataImage, group_id: str, group: DescribedShareGroup) -> dict[UUID, str]:
-    """Also topics that only name the group still: forgetting one may have ended half-way."""
+    """Topics that the group has used or that still name it: an earlier deletion may have ended half-way."""
     named = {each.topic_id: each.name for each in image.topics.values() if group_id in named_groups(each)}
     return named | dict(group.topics)
 

@@ -1,4 +1,4 @@
-"""What an administrator sees of the queues that this node leads, and purging them."""
+"""The administrator's view of the queues that this node leads, and purging them."""
 
 from millstream.broker.shares.led_queue import LedQueue
 from millstream.broker.shares.log_view import ReadBatch
@@ -18,7 +18,7 @@ from millstream.protocol.queue_call import (
 
 _MOST_RUNS = 1_000
 _PEEK_BYTES = 1 << 20
-# In one turn of the loop; messages behind that are not shown.
+# In one turn of the event loop; messages after that are not shown.
 _MOST_READ_BYTES = 16 << 20
 
 
@@ -35,7 +35,7 @@ def look(shares: Shares, request: LookAtQueues) -> QueueRows:
 
 
 async def peek(shares: Shares, request: PeekAtQueue) -> Peeked:
-    """The messages of a queue, or what would be in it if its first consumer came now, by a door of our own."""
+    """The messages of a queue, or those it would have if its first consumer came now, through a Millstream door."""
     queue = await shares.look_into(request.group, request.topic, request.partition)
     queue.follow_log_start()
     engine = queue.engine

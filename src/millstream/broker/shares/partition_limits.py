@@ -1,4 +1,4 @@
-"""Topics whose log depends on its queues: the depth is limited, or records are deleted once all groups settled them."""
+"""Topics whose log depends on their queues: the depth is limited, or records that all groups settled are deleted."""
 
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
@@ -22,7 +22,7 @@ class PartitionLimits:
         self._knows_groups = knows_groups
         self._queues: dict[Partition, dict[str, LedQueue]] = {}
         self._deleting: set[Partition] = set()
-        # Where the queue is full and no group uses it: the records before this offset go.
+        # If a topic is full and no group uses it: records before this offset are deleted.
         self._dropped: dict[Partition, int] = {}
 
     def watch(self, queue: LedQueue, topic: TopicConfig) -> None:
@@ -45,7 +45,7 @@ class PartitionLimits:
             self._queues.pop(queue.partition, None)
 
     def settled(self, queue: LedQueue) -> None:
-        """The start of a queue may have moved, durably."""
+        """The stored start of the queue may have moved."""
         if queue.partition in self._queues:
             self._begin_deleting(queue.partition)
 
@@ -69,12 +69,12 @@ class PartitionLimits:
                 await self._delete_before(partition, floor)
         finally:
             self._deleting.discard(partition)
-            # Who leads again may have other records at those offsets.
+            # When this node leads again, it may have other records at those offsets.
             if not partition.is_leader or self._dropped.get(partition, 0) <= partition.log.log_start_offset:
                 self._dropped.pop(partition, None)
 
     def admit(self, partition: Partition, count: int) -> None:
-        """Constant time: each queue knows how much it has left. Without a group, that is all of the log."""
+        """Refuse or drop records beyond the maximum depth, in constant time. Without a group, the whole log counts."""
         config = partition.log.config
         queues = self._current(partition)
         if not queues and not config.queue_groups:

@@ -1,4 +1,4 @@
-"""What a queue's group and topic ask of it, from the cluster's metadata."""
+"""A queue's settings from its group and topic, in the cluster's metadata."""
 
 from collections.abc import Mapping
 
@@ -11,12 +11,12 @@ from millstream.coordinator.shares.policy import Order, QueuePolicy
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """All that is set for one group on one topic."""
+    """All settings for one group on one topic."""
 
     group: GroupConfig
     topic: TopicConfig
     is_default: bool
-    """Whether nothing says where the group begins."""
+    """Whether the group's settings do not say where it begins."""
 
     @property
     def read_committed(self) -> bool:
@@ -24,7 +24,7 @@ class Rules(msgspec.Struct, frozen=True):
 
     @property
     def keeps_count(self) -> bool:
-        """Whether what is written or deleted depends on how far the groups are."""
+        """Whether writes or deletions depend on the groups' progress."""
         return self.topic.queue_delete_settled or self.topic.queue_max_depth >= 0
 
     @property
@@ -52,5 +52,5 @@ def rules_of(image: MetadataImage, broker: Mapping[str, str], group_id: str, top
 
 
 def named_groups(topic: TopicImage) -> frozenset[str]:
-    """Those that the topic goes by."""
+    """The groups in the topic's `queue.groups`."""
     return frozenset(each.strip() for each in topic.configs.get("queue.groups", "").split(","))

@@ -1,4 +1,4 @@
-"""A share session's request from a client that knows this node alone: each partition's leader is asked in its place."""
+"""A share session's request from a client that knows only this node, which asks the partitions' leaders for it."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ class ProxiedWork(Work):
         self._caller = caller
 
     def settle_here(self, _topics: Iterable[Any], *, renewing: bool) -> bool:  # noqa: ARG002
-        """The answer may have to come from other nodes."""
+        """Never: other nodes may have to answer."""
         return False
 
     async def fetch(self, wanted: Wanted, max_wait_s: float) -> None:
@@ -54,7 +54,7 @@ class ProxiedWork(Work):
         try:
             found = await take_anywhere(acquire, give_back, led(self._all.image(), list(places)), max_wait_s)
         except KafkaError:
-            # A leader is away: the client asks again.
+            # A leader is unavailable: the client asks again.
             return
         for each in found:
             ranges = tuple(
@@ -69,7 +69,7 @@ class ProxiedWork(Work):
         await self._queues.release_all(self._caller, self.session.group_id, self.session.member)
 
     async def stored(self) -> None:
-        """Nothing is left to wait for: each node answered once it had stored its part."""
+        """Nothing to wait for: each node answered after it stored its part."""
 
     def lock_ms(self) -> int:
         return self._shares.lock_ms(self.session.group_id)
@@ -88,7 +88,7 @@ class ProxiedWork(Work):
                 for each in settlements(batches, renewing=renewing)
             ]
             named = self._named(place)
-            # The client hears one word for all of a partition.
+            # The client gets one result for a whole partition.
             outcomes = await self._queues.settle(
                 self._caller, self.session.group_id, self.session.member, named, given, together=True
             )

@@ -1,4 +1,4 @@
-"""How a queue reads its partition's log for its consumers, who mostly want the next records together."""
+"""Reads a partition's log for a queue's consumers, which mostly want neighbouring records in the same turn."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ class QueueReader:
         failed: Callable[[Partition, int, KafkaError], None],
         call_soon: Callable[[Callable[[], None]], object],
     ) -> None:
-        """`failed` is told of damage that another replica may repair."""
+        """`failed` is called with damage that another replica may repair."""
         self._partition = partition
         self._failed = failed
         self._call_soon = call_soon
@@ -34,7 +34,7 @@ class QueueReader:
             raise
 
     def read_for(self, count: int, offset: int, max_bytes: int, upper: int) -> list[ReadBatch]:
-        """As `read`, enough for so many records, by the size of those before."""
+        """Like `read`, with enough bytes for `count` records, estimated from earlier ones."""
         most = min(max_bytes, max(2 * count * self._record_bytes, _READ_BYTES), _MOST_READ_BYTES)
         read = self._read_before(offset, most)
         if not read:
@@ -47,7 +47,7 @@ class QueueReader:
         return read
 
     def _read_before(self, offset: int, most: int) -> list[ReadBatch]:
-        """What another consumer was given in this turn of the loop holds the next records too, as a rule."""
+        """Batches read for another consumer in this turn of the loop: they usually hold the next records too."""
         found: list[ReadBatch] = []
         for each in self._read_now:
             if each.batch.last >= offset and (each.batch.first <= offset or found):

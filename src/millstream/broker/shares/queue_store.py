@@ -1,4 +1,4 @@
-"""The way from a queue to what is stored of it, at the share coordinator, and to its group's coordinator."""
+"""A queue's access to its stored state at the share coordinator, and to its group's coordinator."""
 
 from collections.abc import Awaitable, Callable
 
@@ -17,7 +17,7 @@ from millstream.doors.caller import Caller
 from millstream.doors.cluster import CoordinatorKind, Coordinators
 from millstream.protocol.errors import ErrorCode, KafkaError
 
-# Writes say how things are, not what to do: one that may have been carried out is sent again.
+# Writes are idempotent: one that may have been carried out is sent again.
 _TRIES = 3
 _AGAIN = frozenset(
     (
@@ -43,9 +43,9 @@ class QueueStore:
         kept_of: Callable[[int], int],
         resolve: Callable[[int], Awaitable[int]],
     ) -> StoredState:
-        """What is stored; a queue that is new begins at `resolve(wish)`, which is stored before it is used.
+        """The stored state; a new queue begins at `resolve(wish)`, which is stored before it is used.
 
-        `kept_of` says up to where the log has the records that leaders up to an epoch knew; -1 where that is not known.
+        `kept_of` returns the offset up to which the log has the records of leaders up to an epoch; -1 if unknown.
         """
         stored = await self._read(key, leader_epoch, kept_of)
         if stored.state_epoch < 0:

@@ -1,4 +1,4 @@
-"""What the metrics show of queues."""
+"""Samples of queues for the metrics."""
 
 from collections.abc import Callable
 from itertools import islice
@@ -10,7 +10,7 @@ from millstream.runtime.clock import Clock
 
 class QueueSamples:
     def __init__(self, shares: Shares, sessions: Callable[[], tuple[int, int]], clock: Clock) -> None:
-        """`sessions`: how many there are, and their partitions."""
+        """`sessions` returns the number of share sessions, and of their partitions."""
         self._shares = shares
         self._sessions = sessions
         self._clock = clock

@@ -1,4 +1,4 @@
-"""One request of a share session: what both ShareFetch and ShareAcknowledge do with its partitions."""
+"""One request of a share session: the work that ShareFetch and ShareAcknowledge have in common."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ _MOST_BYTES = 16 << 20
 
 
 class Answered(msgspec.Struct):
-    """What a reply says of one partition."""
+    """A reply's data for one partition."""
 
     error: KafkaError | None = None
     acknowledge_error: KafkaError | None = None
@@ -34,7 +34,7 @@ class Answered(msgspec.Struct):
 
 
 class SessionWork:
-    """Sessions, and the queues that their requests are about."""
+    """Share sessions, and the queues that their requests use."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class SessionWork:
         queues: Callable[[], Queues],
         spawn: Callable[[Coroutine[Any, Any, None], str], None],
     ) -> None:
-        """`shares` are the queues that are led here, `queues` those of all nodes."""
+        """`shares` holds the queues of this node, `queues` covers all nodes."""
         self.shares = shares
         self.sessions = sessions
         self.image = image
@@ -57,11 +57,11 @@ class SessionWork:
     def use(
         self, group_id: str, member: str, epoch: int, source: Source, topics: Sequence[Any]
     ) -> ShareSession:
-        """The session that a request belongs to, which names these topics; its epoch is used up."""
+        """The session of a request that names these topics; advances the session's epoch."""
         former = self.sessions.find(group_id, member) if epoch == OPEN else None
         session = self.sessions.use(group_id, member, epoch, source, topics)
         if former is not None and former.source.closed and former.proxied_for is None:
-            # It has connected again before its session was found to have ended.
+            # The member has reconnected before the sweep ended its old session.
             self.shares.release_member(group_id, member)
         if epoch == OPEN and self._sweeper is None:
             self._sweep()
@@ -77,7 +77,7 @@ class SessionWork:
         return ProxiedWork(self, session, self._queues(), call.caller)
 
     def _is_proxied(self, session: ShareSession, call: Call, topics: Iterable[Any]) -> bool:
-        """Whether this node answers for the leaders of any topic of the session: then it does for all of them."""
+        """Whether this node answers for the leaders of any topic of the session: then it does so for all topics."""
         if not call.is_answered_for_others:
             return False
         image = self.image()
@@ -86,7 +86,7 @@ class SessionWork:
         return call.only_node is not None or any(call.shown_leader(each) is not None for each in known)
 
     def leader(self, place: Place) -> tuple[int, int]:
-        """Its id and epoch, for clients that ask in the wrong place."""
+        """The leader's id and epoch, for clients that ask the wrong node."""
         topic = self.image().topic_by_id(place[0])
         if topic is None or not 0 <= place[1] < len(topic.partitions):
             return NOWHERE
@@ -94,15 +94,15 @@ class SessionWork:
         return partition.leader, partition.leader_epoch
 
     def most_bytes(self, wanted: int) -> int:
-        """What a reply may hold: it is in memory until the client has taken it. At least one batch is always sent."""
+        """The most bytes of a reply, which is in memory until the client has read it; one batch is always sent."""
         return max(min(wanted, _MOST_BYTES, self._reply_memory.free_bytes), 1)
 
     async def pause(self, seconds: float) -> None:
-        """So that a client that is refused does not ask again at once."""
+        """Delay the answer, so that a refused client does not ask again at once."""
         await asyncio.sleep(max(seconds, 0))
 
     def endpoints(self, answered: Mapping[Place, Answered]) -> Iterator[tuple[int, str, int, str | None]]:
-        """Of the leaders that replies name."""
+        """Endpoints of the leaders that the reply names."""
         brokers = self.image().brokers
         for node_id in sorted({told.leader[0] for told in answered.values() if told.leader != NOWHERE}):
             broker = brokers.get(node_id)
@@ -111,7 +111,7 @@ class SessionWork:
                 yield node_id, endpoint.host, endpoint.port, broker.rack
 
     def _sweep(self) -> None:
-        """Sessions end with their connections, and what they hold goes to others."""
+        """End sessions whose connections are closed, and release their locks."""
         for session in self.sessions.ended():
             if session.proxied_for is None:
                 self.shares.release_member(session.group_id, session.member)
@@ -139,7 +139,7 @@ class Work:
         self._touched: dict[LedQueue, None] = {}
 
     async def acknowledge(self, topics: Iterable[Any], *, renewing: bool) -> None:
-        """Settle what the request says of its partitions."""
+        """Settle the request's acknowledgements."""
         for place, batches in _given(topics).items():
             self.acknowledged[place] = await self._settle(place, batches, renewing)
 
@@ -163,7 +163,7 @@ class Work:
         return None
 
     def settle_here(self, topics: Iterable[Any], *, renewing: bool) -> bool:
-        """As `acknowledge`, at once; False, and nothing is settled, unless all partitions are led here and loaded."""
+        """Like `acknowledge`, without waiting; False, with nothing settled, unless all queues are loaded here."""
         session = self.session
         given = _given(topics)
         for topic_id, index in {**session.places, **given}:
@@ -176,7 +176,7 @@ class Work:
         return True
 
     def led_here(self) -> list[LedQueue]:
-        """The queues of the session, which `settle_here` has found, in turn."""
+        """The session's queues, which `settle_here` has found, in turn."""
         return [self._opened[place] for place in self.session.in_turn()]
 
     def deliver(self, deliveries: Iterable[Delivery]) -> None:
@@ -184,37 +184,37 @@ class Work:
             self.taken[each.queue.key.topic_id, each.queue.key.partition] = each.taken
 
     def touched(self, deliveries: Iterable[Delivery]) -> list[LedQueue]:
-        """Where something was settled or delivered."""
+        """Queues in which something was settled or delivered."""
         return list(self._touched | {each.queue: None for each in deliveries})
 
     def not_stored(self, queue: LedQueue, error: KafkaError) -> None:
-        """What was settled there is told that it may be lost."""
+        """Report that settlements in this queue may be lost."""
         place = (queue.key.topic_id, queue.key.partition)
         if self.acknowledged.get(place, error) is None:
             self.acknowledged[place] = error
 
     def note_moved(self, queues: Iterable[LedQueue]) -> None:
-        """Those that another node leads by now are told of."""
+        """Report queues that another node leads by now."""
         for queue in queues:
             if not queue.partition.is_leader:
                 place = (queue.key.topic_id, queue.key.partition)
                 self.errors[place] = queue.partition.not_leader()
 
     async def fetch(self, wanted: Wanted, max_wait_s: float) -> None:
-        """Lock what there is, or what comes in this time."""
+        """Lock messages that are available, or arrive in this time."""
         queues = await self._led()
         self.deliver(await await_and_acquire(queues, self.session.member, wanted, max_wait_s))
         if not self.taken and max_wait_s > 0:
-            # One that has moved away while this waited is told of.
+            # Report queues that moved to another node during the wait.
             await self._led()
 
     async def release(self) -> None:
-        """The session is closed: what its member holds goes to others."""
+        """The session is closed: release the member's locks."""
         for queue in self._shares.release_member(self.session.group_id, self.session.member):
             self._touched[queue] = None
 
     async def _led(self) -> list[LedQueue]:
-        """Of all partitions of the session that are led here; of the others, the error is noted."""
+        """Queues of the session's partitions that this node leads; errors of the others are noted."""
         self.errors.clear()
         found = []
         for place in self.session.in_turn():
@@ -225,12 +225,12 @@ class Work:
         return found
 
     async def stored(self) -> None:
-        """What was acknowledged is durable, or its partition is told that it is not."""
+        """Wait until acknowledgements are durable; those that fail are reported in their partitions."""
         for queue, error in (await all_stored(self._touched)).items():
             self.not_stored(queue, error)
 
     def answered(self, *, full: bool) -> dict[Place, Answered]:
-        """What there is to tell, by partition; `full` tells of those without news too."""
+        """The reply's data by partition; `full` includes partitions without news."""
         told: dict[Place, Answered] = {place: Answered() for place in self.session.places} if full else {}
         for place, error in self.errors.items():
             told.setdefault(place, Answered()).error = error
@@ -262,7 +262,7 @@ class Work:
 
 
 def _given(topics: Iterable[Any]) -> dict[Place, Sequence[AcknowledgementBatch]]:
-    """The acknowledgements by partition. One that is named twice gets one answer, so it is settled as a whole too."""
+    """Acknowledgements by partition. A partition named twice gets one answer, so it is settled as a whole too."""
     given: dict[Place, Sequence[AcknowledgementBatch]] = {}
     for topic in topics:
         for partition in topic.partitions:

@@ -1,6 +1,6 @@
 """Share sessions of Kafka's clients: one for each group and member, on the connection that opened it.
 
-Whether the member belongs to its group is not asked, as in Kafka.
+As in Kafka, it is not checked whether the member belongs to its group.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from millstream.doors.caller import Caller
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 OPEN, CLOSE = 0, -1
-# A fetch looks at each partition of its session.
+# Limited, because a fetch visits each partition of its session.
 MOST_OF_ONE = 10_000
 MOST_OF_ALL = 250_000
 _HIGHEST_EPOCH = 2**31 - 1
@@ -34,11 +34,11 @@ class ShareSession(msgspec.Struct):
     source: Source
     epoch: int = 1
     proxied_for: Caller | None = None
-    """Whose requests this node answers for all others."""
+    """The client, if this node answers its requests for all others."""
     places: dict[Place, None] = msgspec.field(default_factory=dict)
 
     def use_next(self, epochs: Sequence[int]) -> int:
-        """How many of these epochs are the next ones; they are used up."""
+        """How many of these epochs continue the session's; advances the session's epoch past them."""
         expected = self.epoch
         for epoch in epochs:
             if epoch != expected or epoch == _HIGHEST_EPOCH:
@@ -51,7 +51,7 @@ class ShareSession(msgspec.Struct):
         self.places[place] = None
 
     def update(self, topics: Sequence[Any], forgotten: Sequence[tuple[UUID, Sequence[int]]] = ()) -> None:
-        """Named partitions join; forgotten ones leave, also those that are named to be acknowledged a last time."""
+        """Add named partitions; remove forgotten ones, even if they are named for a last acknowledgement."""
         for topic in topics:
             for each in topic.partitions:
                 self.add((topic.topic_id, each.partition_index))
@@ -60,7 +60,7 @@ class ShareSession(msgspec.Struct):
                 self.places.pop((topic_id, index), None)
 
     def in_turn(self) -> list[Place]:
-        """All partitions; each time another is the first, so that none is always served last."""
+        """All partitions, each time with another one first, so that none is always served last."""
         places = list(self.places)
         if len(places) > 1:
             first = next(iter(self.places))
@@ -91,9 +91,9 @@ class ShareSessions:
     def use(
         self, group_id: str, member: str, epoch: int, source: Source, topics: Sequence[Any] = ()
     ) -> ShareSession:
-        """The session that a request belongs to, which names these topics; its epoch is used up.
+        """The session of a request that names these topics; advances the session's epoch.
 
-        KafkaError as Kafka has them, and for more partitions than are remembered.
+        KafkaError as in Kafka, and if there are too many partitions.
         """
         key = (group_id, member)
         self._check_room(None if epoch == OPEN else self._sessions.get(key), topics)
@@ -140,7 +140,7 @@ class ShareSessions:
             )
 
     def ended(self) -> Iterator[ShareSession]:
-        """Those whose connection is gone; they are forgotten."""
+        """Remove and yield sessions whose connections are closed."""
         for key, session in list(self._sessions.items()):
             if session.source.closed:
                 del self._sessions[key]

@@ -1,4 +1,4 @@
-"""All queues of a node: found, loaded when they are first used, and let go with their partitions."""
+"""All queues of a node: loaded when they are first used, and closed with their partitions."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
@@ -89,9 +89,9 @@ class Shares:
     async def open(
         self, group_id: str, topic: str | bytes, index: int, *, from_earliest: bool = False
     ) -> LedQueue:
-        """The group's queue on a partition that is led here, loaded. KafkaError where it is not.
+        """The group's queue, loaded, on a partition that this node leads; KafkaError if it does not.
 
-        `from_earliest` is for a group that is new and whose settings do not say where it begins.
+        With `from_earliest`, a new group begins at the earliest offset if its settings do not say where.
         """
         partition = self._partitions.find_for_client(topic, index)
         key = ShareKey(group_id, UUID(bytes=bytes(partition.topic_id)), index)
@@ -108,11 +108,11 @@ class Shares:
         return queue
 
     async def pause(self) -> None:
-        """Others have their turn."""
+        """Let others have their turn of the event loop."""
         await self._long_work.pause()
 
     async def look_into(self, group_id: str, topic: str, index: int) -> LedQueue:
-        """As `open`. Where no queue has begun, one as it would begin now, that nobody else sees: a look begins none."""
+        """Like `open`, but never begins a queue: instead, returns a private one as it would begin now."""
         partition = self._partitions.find_for_client(topic, index)
         key = ShareKey(group_id, UUID(bytes=bytes(partition.topic_id)), index)
         if key in self._queues or await self._store.has_begun(key):
@@ -125,24 +125,24 @@ class Shares:
 
     def _loaded(self, key: ShareKey, loading: "asyncio.Task[None]") -> None:
         self._loading.pop(key, None)
-        # Whoever asked may have gone: then nobody need hear of an error.
+        # The caller may have gone: mark the error as retrieved.
         if not loading.cancelled():
             loading.exception()
 
     def opened(self, group_id: str, topic_id: UUID, index: int) -> LedQueue | None:
-        """As far as it is loaded; for those who come back to it."""
+        """The queue if it is in memory, perhaps still loading."""
         queue = self._queues.get(ShareKey(group_id, topic_id, index))
         return queue if queue is not None and queue.is_current else None
 
     def release_member(self, group_id: str, member: str) -> list[LedQueue]:
-        """What the member holds on this node goes to others; the queues where it held something."""
+        """Release the member's locks on this node; returns the queues that had any."""
         held = [each for each in self if each.key.group_id == group_id and each.engine.held(member)]
         for queue in held:
             queue.release_member(member)
         return held
 
     def reload(self, group_id: str, topic: str) -> None:
-        """The group's queues on a topic are loaded again when they are next used."""
+        """Close the group's queues on a topic: they are loaded again when they are next used."""
         for queue in self:
             if (queue.key.group_id, queue.partition.topic) == (group_id, topic):
                 self._drop(queue, queue.partition.not_leader())
@@ -201,7 +201,7 @@ class Shares:
         self._watch(queue, rules)
 
     async def _name_groups(self, partition: Partition, groups: frozenset[str]) -> None:
-        """Whose queues count is in the topic's settings, so that a new leader knows."""
+        """Add the groups to the topic's `queue.groups`, so that a new leader knows whose queues count."""
         new = sorted(groups - partition.log.config.queue_groups)
         for group_id in new:
             if "," in group_id or group_id != group_id.strip():
@@ -214,7 +214,7 @@ class Shares:
             await self._change_groups(partition.topic, ",".join(new), ConfigOperation.APPEND)
 
     async def leave(self, topic: TopicImage, group_id: str) -> None:
-        """The group is deleted, or begins again: nothing waits for it any more."""
+        """The group is deleted, or begins again: remove it from `queue.groups`, so that nothing waits for it."""
         if group_id in named_groups(topic):
             await self._change_groups(topic.name, group_id, ConfigOperation.SUBTRACT)
 
@@ -234,12 +234,12 @@ class Shares:
             self._users.forget(queue.partition)
 
     def admit(self, partition: Partition, count: int) -> None:
-        """Whether so many more records may be appended; KafkaError where they may not."""
+        """KafkaError if so many more records may not be appended."""
         self._open_others(partition)
         self._limits.admit(partition, count)
 
     def _open_others(self, partition: Partition, pause_s: float = 0.0) -> None:
-        """Nothing is deleted or refused before it is known how far all groups are."""
+        """Open the queues of all groups: deletions and refusals depend on their progress."""
         for group_id in partition.log.config.queue_groups:
             key = ShareKey(group_id, UUID(bytes=bytes(partition.topic_id)), partition.index)
             if key not in self._queues and key not in self._opening:
@@ -247,12 +247,12 @@ class Shares:
                 self._spawn(self._open_quietly(key, partition, pause_s), "opening a queue")
 
     async def _open_quietly(self, key: ShareKey, partition: Partition, pause_s: float) -> None:
-        """As long as it counts. There may be a reason that lasts, so it is tried less and less often."""
+        """Retry while the queue counts, less and less often, because the reason may last."""
         try:
             await asyncio.sleep(pause_s)
             while self._counts(key, partition):
                 try:
-                    # A group that is on its way here by a door of our own must miss nothing.
+                    # A group that is about to come through a Millstream door must miss nothing.
                     await self.open(key.group_id, partition.topic, partition.index, from_earliest=True)
                     return
                 except KafkaError:
@@ -269,7 +269,7 @@ class Shares:
         queue.close(error)
 
     def _forget(self, queue: LedQueue) -> None:
-        """It is closed."""
+        """The queue is closed: forget it."""
         if self._queues.get(queue.key) is queue:
             del self._queues[queue.key]
             self._store.forget(queue.key)
@@ -277,18 +277,18 @@ class Shares:
             self._limits.closed(queue)
             self._users.forget(queue.partition)
             if is_watched and queue.partition.is_leader:
-                # A write has failed. The others wait for it, also where its group is not used any more.
+                # A write has failed. The other groups wait for this one, even if it is no longer used.
                 self._open_others(queue.partition, _OPEN_AGAIN_SECONDS)
 
     def _sweep(self) -> None:
-        """Queues that nobody has used for long are loaded again when somebody does."""
+        """Close queues that nobody has used for long: they are loaded again on the next use."""
         since_ms = self._time.now_ms() - _IDLE_MS
         for queue in self:
             if queue.is_idle(since_ms) and not self._limits.watches(queue):
                 self._drop(queue, queue.partition.not_leader())
         self._sweeper = self._loop.call_later(_SWEEP_SECONDS, self._sweep) if self._queues else None
 
-    # -- what is set
+    # -- settings
 
     def lock_ms(self, group_id: str) -> int:
         """How long a group's locks last, by its settings."""
@@ -321,7 +321,7 @@ class Shares:
             found = await offset_at(self._long_work, log, timestamp)
             return None if found is None else found.offset
         except InvalidRecordsError:
-            # Rather from too early on than never, where a batch cannot be opened.
+            # A batch cannot be opened: begin too early rather than never.
             batch = batch_for_timestamp(log, timestamp)
             return None if batch is None else max(batch.header.base_offset, log.log_start_offset)
 
@@ -334,7 +334,7 @@ class Shares:
             topic = new.topic_by_id(queue.key.topic_id)
             if not queue.is_current or topic is None or _has_left(queue.key.group_id, old, topic):
                 self._drop(queue, queue.partition.not_leader())
-        # Logs get their new settings with the same change, some of them after this.
+        # Logs get their new settings from the same change, some of them after this call.
         self._loop.call_soon(self._apply_rules)
 
     def _apply_rules(self) -> None:
@@ -364,12 +364,12 @@ class Shares:
 
 
 def _kept_of(partition: Partition, leader_epoch: int) -> int:
-    """Up to where this log has the records that leaders up to an epoch knew; what they had more of was lost."""
+    """The offset up to which this log has the records of leaders up to an epoch; later ones of theirs were lost."""
     return partition.log.end_offset_for_epoch(leader_epoch, partition.leader_epoch)[1]
 
 
 def _has_left(group_id: str, old: MetadataImage, topic: TopicImage) -> bool:
-    """Whether the group was taken out of those that the topic goes by."""
+    """Whether the group was removed from the topic's `queue.groups`."""
     former = old.topic_by_id(topic.topic_id)
     return (
         former is not None

@@ -1,4 +1,4 @@
-"""What a consumer asks a queue for, and what it gets."""
+"""A consumer's request to a queue, and the result."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from millstream.coordinator.shares.queue_values import Acquired
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """What a consumer gets: ranges of offsets, the batches they are in, and until when they are its own."""
+    """The result: locked ranges of offsets, the batches that hold them, and when the locks end."""
 
     ranges: tuple[Acquired, ...] = ()
     batches: tuple[memoryview, ...] = ()
@@ -23,7 +23,7 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What a consumer asks for. `max_held`: so many may be out at it, with these."""
+    """The request. `max_held`: how many records the consumer may hold in all, including these."""
 
     max_records: int
     max_bytes: int
@@ -36,7 +36,7 @@ NOTHING = Taken()
 
 
 def taken_of(ranges: list[Acquired], batches: list[memoryview], until_ms: int, lock_ms: int) -> Taken:
-    """By offset, each batch once: with priorities they come in another order."""
+    """Sorted by offset, each batch once: with priorities they come in another order."""
     if not ranges:
         return NOTHING
     unique = {int.from_bytes(batch[:8], "big"): batch for batch in batches}
@@ -45,8 +45,9 @@ def taken_of(ranges: list[Acquired], batches: list[memoryview], until_ms: int, l
 
 
 def fair_share(depth: int, locked: int, held: int, consumers: int) -> int:
-    """Few records are spread over those who ask for them; of many, everybody gets what it asks for.
+    """How many records a consumer may get, so that few records are spread over all consumers.
 
-    A share is one of all that is not settled, less what the consumer holds; or one of what waits, if that is more.
+    The larger of: an equal share of all unsettled records, less what the consumer holds; an equal share of the
+    unlocked ones.
     """
     return max(-(-depth // consumers) - held, -(-(depth - locked) // consumers), 1)

@@ -1,7 +1,7 @@
-"""The groups that have used a topic, named in its settings before anything is deleted for being settled.
+"""Adds all groups that have used a topic to its `queue.groups`, before settled records are deleted.
 
-A group names itself when it opens a queue there. Those that did before the topic's settings asked for it are found at
-the coordinators of groups.
+A group is added when it opens a queue there. Groups that did so before the topic's settings required it are found at
+the group coordinators.
 """
 
 import asyncio
@@ -38,14 +38,14 @@ class TopicUsers:
         return topic_id in self._named
 
     def name(self, partition: Partition, done: Callable[[], None]) -> None:
-        """Name all of them, unless that is done or under way; then call `done`."""
+        """Add all groups, unless that is done or under way; then call `done`."""
         topic_id = partition.topic_id
         if topic_id not in self._named and topic_id not in self._naming:
             self._naming[topic_id] = done
             self._spawn(keep_going(partial(self._name_all, partition, done)), "naming a topic's groups")
 
     def forget(self, partition: Partition) -> None:
-        """Nobody counts any more, or not here: groups may come that do not name themselves."""
+        """Groups no longer count, or not on this node: new ones may then come without being added."""
         self._named.discard(partition.topic_id)
         self._naming.pop(partition.topic_id, None)
 
@@ -57,7 +57,7 @@ class TopicUsers:
                 found = await self._coordinators.ask_all(_NODE, CoordinatorKind.GROUP, question)
                 await self._name_groups(partition, frozenset(each for one in found for each in one.groups))
             except KafkaError:
-                # A coordinator is away: until it is back nothing is deleted.
+                # A coordinator is unavailable: nothing is deleted until it is back.
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             if self._naming.get(topic_id) is done:

@@ -1,4 +1,4 @@
-"""What queues do in one turn of the event loop, all of a node together: however many there are, it stays short."""
+"""Limits the work of all queues of a node in one turn of the event loop, however many there are."""
 
 from collections import deque
 from collections.abc import Callable
@@ -17,7 +17,7 @@ class Apart(Protocol):
 
 class Turns:
     def __init__(self, call_soon: Callable[[Callable[[], None]], object], apart: Apart) -> None:
-        """`apart` does a job in a thread, one at a time."""
+        """`apart` runs a job in a thread, one at a time."""
         self.apart = apart
         self._call_soon = call_soon
         self._left = _MOST_IN_A_TURN
@@ -26,7 +26,7 @@ class Turns:
 
     @property
     def is_over(self) -> bool:
-        """Whether others have used this turn up."""
+        """Whether the work of this turn is used up."""
         return self._left <= 0
 
     def use(self, elements: int) -> None:
@@ -34,7 +34,7 @@ class Turns:
         self._schedule()
 
     def call_next(self, callback: Callable[[], None]) -> None:
-        """In the next turn that is not over, in the order of these calls."""
+        """Call it in the next turn that is not over, in the order of these calls."""
         self._waiting.append(callback)
         self._schedule()
 
