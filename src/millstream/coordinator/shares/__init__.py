@@ -1,5 +1,4 @@
-"""Queues on partitions: what one group has done with the records of one partition, and the coordinator that keeps it.
+"""Queues on partitions: the states of one partition's records for one group, and the coordinator that stores them.
 
-Nothing here reads a log, a clock or a socket. A consumer is a name (group and member); by which door it came is not
-known here.
+Nothing here reads a log, a clock or a socket. A consumer is a name (group and member), whichever door it uses.
 """

@@ -1,7 +1,7 @@
-"""The share coordinator: keeps what queues on partitions have come to, in one partition of `__share_group_state`.
+"""The share coordinator: stores the state of queues, in one partition of `__share_group_state`.
 
-Updates are appended until there are many, then a snapshot makes those before it needless. Snapshots of queues in which
-nothing happens are written again, one with every write of others, so that the log can be cut behind them.
+Updates are appended until there are many, then a snapshot replaces them. Old snapshots of idle queues are rewritten,
+one with each write of another queue, so that the start of the log can be deleted.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 K = TypeVar("K", SnapshotKey, UpdateKey)
 
 _UPDATES_BETWEEN_SNAPSHOTS = 500
-# How many records of the log a queue may hold back before its snapshot is written again.
+# How many records of the log a queue may keep from deletion before its snapshot is rewritten.
 _HELD_BACK = 5_000
 _HELD_BACK_PER_QUEUE = 4
 
@@ -49,7 +49,7 @@ class ShareCoordinator(StateMachine[ShareRequest, ShareRecord, ShareReply, Never
     def __init__(self, updates_between_snapshots: int = _UPDATES_BETWEEN_SNAPSHOTS) -> None:
         self.queues: dict[ShareKey, StoredQueue] = {}
         self._updates_between_snapshots = updates_between_snapshots
-        # Where the newest snapshot of each queue is in the log, the oldest first.
+        # The offset of each queue's newest snapshot, the oldest first.
         self._snapshots: dict[ShareKey, int] = {}
         self._renewed: set[ShareKey] = set()
         self._next_offset = 0
@@ -108,7 +108,7 @@ class ShareCoordinator(StateMachine[ShareRequest, ShareRecord, ShareReply, Never
             if request.state_epoch == queue.state_epoch and queue.start >= 0:
                 return [], StateInitialized(queue.start)
         epoch = 0 if queue is None else queue.snapshot_epoch + 1
-        # Leaders of before are refused by the state's epoch.
+        # Earlier leaders are refused by the state epoch.
         snapshot = Snapshot(
             epoch, request.state_epoch, request.leader_epoch, request.start, now_ms, now_ms, (), 0
         )
@@ -121,7 +121,7 @@ class ShareCoordinator(StateMachine[ShareRequest, ShareRecord, ShareReply, Never
         _check_leader(request.leader_epoch, queue)
         if request.leader_epoch <= queue.leader_epoch:
             return [], _stored(queue)
-        # An earlier leader that does not know yet must not write any more, also after a restart.
+        # Stored, so that an earlier leader that has not noticed yet is refused, even after a restart.
         update = Update(queue.snapshot_epoch, request.leader_epoch, -1, ())
         if not 0 <= request.kept_before < queue.end:
             return [ShareRecord(_as(UpdateKey, request.key), update)], _stored(queue)
@@ -129,7 +129,7 @@ class ShareCoordinator(StateMachine[ShareRequest, ShareRecord, ShareReply, Never
             raise KafkaError(
                 ErrorCode.FENCED_LEADER_EPOCH, f"the leader of epoch {queue.leader_epoch} was the last one"
             )
-        # The snapshot takes this queue's place when it is replayed.
+        # Replaying the snapshot replaces this queue.
         queue.update(update)
         queue.cut(request.kept_before)
         return [_snapshot(request.key, queue.snapshot(now_ms))], _stored(queue)
@@ -152,7 +152,7 @@ class ShareCoordinator(StateMachine[ShareRequest, ShareRecord, ShareReply, Never
         )
         if queue.updates + 1 < self._updates_between_snapshots:
             return [ShareRecord(_as(UpdateKey, request.key), update)], StateWritten()
-        # The snapshot says the same, and takes this queue's place when it is replayed.
+        # The snapshot has the same content; replaying it replaces this queue.
         queue.update(update)
         return [_snapshot(request.key, queue.snapshot(now_ms))], StateWritten()
 
@@ -162,7 +162,7 @@ class ShareCoordinator(StateMachine[ShareRequest, ShareRecord, ShareReply, Never
         return [ShareRecord(_as(SnapshotKey, request.key), None)], StateDeleted()
 
     def _renewal(self, now_ms: int) -> list[ShareRecord]:
-        """Write the snapshot that holds back most of the log again, if that is much."""
+        """Rewrite the oldest snapshot if it keeps many records from deletion."""
         key = next(iter(self._snapshots), None)
         if key is None or key in self._renewed or key not in self.queues:
             return []

@@ -1,8 +1,8 @@
-"""One group's queue on one partition, at the partition's leader: who may have which records, and what became of them.
+"""One group's queue on one partition, at the partition's leader: which consumer gets which records, and their states.
 
-Decisions take effect at once; whoever is told of one waits until `take_changes` has been stored. So a record may be
-acquired again while its release is still on its way to the disk, but no reply overtakes the write it rests on. If a
-write fails the whole queue is thrown away and built from what is stored.
+Decisions take effect at once, but are reported only after the result of `take_changes` is stored. So a record may be
+acquired again while its release is still being written, but no reply precedes the write that it depends on. If a write
+fails, the whole queue is discarded and rebuilt from the stored state.
 """
 
 from collections.abc import Sequence
@@ -33,11 +33,11 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 AVAILABLE, ACQUIRED, ACKNOWLEDGED = RecordState.AVAILABLE, RecordState.ACQUIRED, RecordState.ACKNOWLEDGED
 ARCHIVING, ARCHIVED = RecordState.ARCHIVING, RecordState.ARCHIVED
 
-# More runs than this, and nothing new is handed out until some are settled: what bounds memory and snapshots.
+# With so many runs, no new records are handed out until some are settled: this bounds memory and snapshots.
 MOST_RUNS = 10_000
-# So many records that are not settled are looked into at most, where headers or keys count.
+# How many unsettled records are scanned at most, if headers or keys count.
 MOST_SCANNED = 20_000
-# So many locks that end, delays that are over or messages that expire are dealt with at once.
+# How many locks, delays and messages that end or expire one call handles.
 _MOST_DUE = 500
 
 
@@ -58,8 +58,8 @@ class QueueEngine:
         self._scanned = start
         self._log_start = 0
         self._is_late = False
-        # Records that were accepted one after the other, by the first offset of the run that they are in: from and to.
-        # They are settled together, before anything else is looked at.
+        # Records that were accepted one after another, first and last, by the first offset of their run. The ledger
+        # gets them together, before its next use.
         self._accepted: dict[int, list[int]] = {}
         self._up_to_date = Ledger(start, stored, self._is_scanned)
         self._scanned = self._ledger.start
@@ -80,7 +80,7 @@ class QueueEngine:
             self._advance()
         return self._up_to_date
 
-    # -- what there is
+    # -- state
 
     @property
     def start(self) -> int:
@@ -89,7 +89,7 @@ class QueueEngine:
 
     @property
     def end(self) -> int:
-        """The first offset that nothing has happened to."""
+        """The first offset without a known state."""
         return self._ledger.end
 
     @property
@@ -97,22 +97,22 @@ class QueueEngine:
         return self._ledger.locked
 
     def held(self, member: str) -> int:
-        """Records that are out at this member."""
+        """How many records this member has locked."""
         return self._ledger.held.get(member, 0)
 
     @property
     def final(self) -> int:
-        """How many records behind the start are settled."""
+        """How many records after the start are settled."""
         return self._ledger.final
 
     @property
     def scanned(self) -> int:
-        """Where looking into records goes on."""
+        """The offset at which scanning continues."""
         return self._scanned
 
     @property
     def expiring(self) -> int:
-        """How many times of expiry are kept."""
+        """How many expiry times are kept."""
         return len(self._expiring)
 
     @property
@@ -125,19 +125,19 @@ class QueueEngine:
 
     @policy.setter
     def policy(self, policy: QueuePolicy) -> None:
-        """Locks that were given keep their length. A queue that looks into records now begins with the next one."""
+        """Existing locks keep their length. A queue that starts to scan begins with the next record."""
         former, self._policy = self._policy, policy
         if policy.scans is not former.scans:
-            # What was not looked into may be delivered now.
+            # Records that were not scanned may be delivered now.
             self._scanned = self.end
             self._ledger.changed(self.start, self.end)
 
     def depth(self, log_end: int) -> int:
-        """Records before `log_end` that are not settled."""
+        """How many records before `log_end` are not settled."""
         return max(log_end, self.end) - self.start - self.final
 
     def runs(self, first: int, most: int) -> list[Run]:
-        """For whoever looks: states of records from `first` on."""
+        """Copies of the runs from `first` on, for display."""
         found: list[Run] = []
         for run in self._ledger.runs.following(first):
             if len(found) == most:
@@ -145,15 +145,15 @@ class QueueEngine:
             found.append(msgspec.structs.replace(run))
         return found
 
-    # -- looking into records
+    # -- scanning
 
     def wants_scan(self, log_end: int) -> bool:
-        """Whether records from `scanned` on are to be read and told by `observe`."""
+        """Whether records from `scanned` on are to be read and passed to `observe`."""
         return self._policy.scans and self._scanned < log_end and self.room_to_scan > 0
 
     @property
     def room_to_scan(self) -> int:
-        """So many records more may be looked into."""
+        """How many more records may be scanned."""
         return self._most_scanned - self._unsettled_scanned
 
     @property
@@ -161,13 +161,13 @@ class QueueEngine:
         return self._scanned - self.start - self.final
 
     def observe(self, marks: Sequence[Mark], upto: int) -> None:
-        """What was read of the records from `scanned` to before `upto`; offsets without a mark hold no record."""
+        """Apply the marks of records from `scanned` to before `upto`; offsets without a mark hold no record."""
         first = position = self._scanned
         self._ledger.extend(upto)
         self._scanned = max(self._scanned, upto)
         for mark in marks:
             if mark.offset < position:
-                # Known, or its producer has given an offset twice.
+                # Already scanned, or the producer used an offset twice.
                 continue
             self._pass_over(position, mark.offset - 1)
             position = max(mark.offset, mark.last) + 1
@@ -199,7 +199,7 @@ class QueueEngine:
     # -- handing out
 
     def next_available(self, log_end: int, now_ms: int) -> int | None:
-        """From where to read the log for the next consumer; None when there is nothing to hand out."""
+        """The offset to read the log from for the next consumer; None if no record is available."""
         self._look_at_time(now_ms)
         if self.locked >= (1 if self._policy.order is Order.STRICT else self._policy.max_locks):
             return None
@@ -221,10 +221,10 @@ class QueueEngine:
         goes_on: bool = False,
         lock_ms: int | None = None,
     ) -> list[Acquired]:
-        """Lock records of these batches, which begin where `next_available` said.
+        """Lock records of these batches, which begin at `next_available`.
 
         `whole_batches` stops at the last border of a batch, unless one batch alone is more than `most`; with `goes_on`
-        the consumer has got something of batches before these.
+        the consumer already has records of earlier batches.
         """
         if not batches:
             return []
@@ -260,7 +260,7 @@ class QueueEngine:
                 self.counters.redelivered += length
 
     def _see(self, batches: Sequence[LogBatch]) -> None:
-        """Cover all that was read with runs; offsets before and between the batches hold no record."""
+        """Cover the batches with runs; offsets before and between them hold no record."""
         if not self._policy.scans:
             self._ledger.extend(batches[-1].last + 1)
         ready = self._ledger.first_ready()
@@ -275,7 +275,7 @@ class QueueEngine:
     # -- settling
 
     def settle(self, member: str, settlements: Sequence[Settlement], now_ms: int) -> None:
-        """All of them or, with a KafkaError, none. What lies before the start was settled long ago."""
+        """Settle all of them or, with a KafkaError, none. Offsets before the start are already settled."""
         if len(settlements) == 1 and self._accepts_next(member, settlements[0], now_ms):
             return
         self._look_at_time(now_ms)
@@ -287,7 +287,7 @@ class QueueEngine:
         self._advance()
 
     def _accepts_next(self, member: str, given: Settlement, now_ms: int) -> bool:
-        """Consumers that accept one by one mostly go from offset to offset: that is kept cheap."""
+        """A cheap path for consumers that accept one record after another, in order; False if it does not apply."""
         first, last = given.first, given.last
         if given.outcome is not Outcome.ACCEPT or first > last:
             return False
@@ -330,7 +330,7 @@ class QueueEngine:
                     )
 
     def are_accepted(self, first: int, last: int) -> bool:
-        """Whether all of them that are not before the start were accepted, by whomever."""
+        """Whether all of these records from the start on were accepted, by any member."""
         return all(run.state is ACKNOWLEDGED for run in self._ledger.runs.overlapping(first, last))
 
     def _settle_run(self, first: int, last: int, count: int, given: Settlement, now_ms: int) -> None:
@@ -353,7 +353,7 @@ class QueueEngine:
             self._ledger.delay(first, last, now_ms + (given.lock_ms or self._policy.lock_ms))
 
     def release_member(self, member: str, now_ms: int) -> None:
-        """The consumer is gone: what it holds goes to others."""
+        """The consumer is gone: release its records."""
         if not self.held(member):
             return
         held = [(run.first, run.last, run.count) for run in self._ledger.runs if run.owner == member]
@@ -362,8 +362,8 @@ class QueueEngine:
         self._advance()
 
     def on_time(self, now_ms: int) -> None:
-        """Locks end, back-offs and delays are over, messages expire. Of very many so many at once: `next_deadline` is
-        past then, and until the next call nothing else looks at the time.
+        """End locks, back-offs and delays, and expire messages, a limited number in one call. If more are left,
+        `next_deadline` is in the past, and other methods leave them to the next call.
         """
         left = _MOST_DUE
         while left > 0 and (found := self._ledger.first_timed()) is not None and found[0] <= now_ms:
@@ -393,9 +393,9 @@ class QueueEngine:
     # -- giving up
 
     def log_starts_at(self, offset: int) -> bool:
-        """Records before `offset` were deleted: what is available there is over, what is out goes when it is back.
+        """Records before `offset` were deleted: give up available ones now, locked ones when they are released.
 
-        Whether that is new.
+        Returns whether `offset` is new.
         """
         if offset <= self._log_start:
             return False
@@ -405,7 +405,7 @@ class QueueEngine:
         return True
 
     def drop_available(self, before: int, reason: Reason | None = None) -> int:
-        """Give up what is available before `before`: to dead letters with a reason, for good without. How many."""
+        """Give up available records before `before`, as dead letters only if there is a reason. Returns how many."""
         self._ledger.extend(before)
         self._scanned = max(self._scanned, before)
         settled = self.start + self.final
@@ -417,7 +417,7 @@ class QueueEngine:
         return self.start + self.final - settled
 
     def drop_oldest(self, most: int) -> int:
-        """Give up to so many of the oldest records that wait. How many."""
+        """Give up at most so many of the oldest available records; returns how many."""
         wanted: list[tuple[int, int, int]] = []
         left = most
         for run in self._ledger.runs:
@@ -448,7 +448,7 @@ class QueueEngine:
     def _expire(self, offset: int) -> None:
         run = self._ledger.runs.at(offset)
         if run is not None and run.state is ACQUIRED:
-            # Too late only if it comes back.
+            # Locked: it expires only if its lock ends.
             self._expiring.add(run.due_ms + 1, offset)
         self._give_up_available(offset, offset, Reason.EXPIRED)
 
@@ -468,7 +468,7 @@ class QueueEngine:
             self._finish(first, last, ARCHIVED)
 
     def take_dead_letters(self) -> list[DeadLetter]:
-        """To be written elsewhere once it is stored that they are on their way; then `dead_letter_written`."""
+        """Letters to write once their state ARCHIVING is stored; then call `dead_letter_written`."""
         letters, self._dead_letters = self._dead_letters, []
         return letters
 
@@ -485,7 +485,7 @@ class QueueEngine:
         self._advance()
 
     def _pass_over(self, first: int, last: int) -> None:
-        """What is available here is over: there is no record, or it was dropped."""
+        """Archive what is available here: it holds no record, or was dropped."""
         if first > last:
             return
         for low, high, _ in self._ledger.available(first, last):
@@ -496,7 +496,7 @@ class QueueEngine:
         self._leave_line(first, last)
 
     def _leave_line(self, first: int, last: int) -> None:
-        """These are not delivered any more: those behind them, by key, are next."""
+        """These are no longer delivered: the next record of each key may be."""
         if len(self._keys):
             for offset, due_ms in self._keys.settle(first, last):
                 self._ledger.delay(offset, offset, due_ms)
@@ -515,5 +515,5 @@ class QueueEngine:
         return bool(self._accepted or self._dead_letters or self._up_to_date.has_changes)
 
     def take_changes(self) -> Changes | None:
-        """What changed since the last call, as it is now; None when nothing of it needs to be stored."""
+        """Changes since the last call, in their current state; None if nothing needs to be stored."""
         return self._ledger.take_changes()

@@ -3,7 +3,7 @@
 import heapq
 from collections.abc import Callable, Iterator
 
-# Of messages that are settled, as many as there are others and so many more may be left.
+# How many more entries of settled messages than of unsettled ones may be kept.
 _STALE_MOST = 1_024
 
 
@@ -25,7 +25,7 @@ class Expiries:
         heapq.heappush(self._due, (expires_ms, offset))
 
     def forget_settled(self, unsettled: int) -> None:
-        """Throw out messages that are settled, where they are more than the `unsettled` ones."""
+        """Drop entries of settled messages if they are many more than the `unsettled` ones."""
         if len(self._due) > 2 * unsettled + _STALE_MOST:
             self._due = [each for each in self._due if not self._is_settled(each[1])]
             heapq.heapify(self._due)

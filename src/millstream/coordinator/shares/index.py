@@ -1,27 +1,27 @@
-"""Which run comes next: those that may be delivered, by priority and offset, and those that something is due for."""
+"""Finds the next run: to deliver, by priority and offset, or with the next deadline."""
 
 import heapq
 from collections.abc import Callable, Iterable
 
 from millstream.coordinator.shares.runs import Run, Runs
 
-# Entries that no longer hold are thrown out when they come to the top, or when they are most of what there is.
+# Stale entries are dropped when they reach the top, or when most entries are stale.
 _STALE_MOST = 1_024
 
 
 class RunHeap:
-    """Runs by a key of theirs. An entry holds while the run that begins there still has that key."""
+    """Runs by a key. An entry is valid while the run that begins at its offset still has that key."""
 
     __slots__ = ("_entries", "_key", "_runs")
 
     def __init__(self, runs: Runs, key: Callable[[Run], int | None]) -> None:
-        """`key` is None for runs that do not belong here."""
+        """`key` returns None for runs that do not belong here."""
         self._runs = runs
         self._key = key
         self._entries: list[tuple[int, int]] = []
 
     def note(self, runs: Iterable[Run]) -> None:
-        """Enter these runs, which are new or have changed."""
+        """Add these runs, which are new or have changed."""
         for run in runs:
             key = self._key(run)
             if key is not None:

@@ -1,4 +1,4 @@
-"""Order by key: of all records of a key that are not settled, the first is the only one that may be delivered."""
+"""Order by key: only the first unsettled record of each key may be delivered."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ class KeyOrder:
         return len(self._keys)
 
     def add(self, offset: int, key: bytes, due_ms: int) -> bool:
-        """Offsets come in their order. Whether it is the first of its key; `due_ms` is kept of one that is not."""
+        """Add an offset, in ascending order. Whether it is the first of its key; otherwise its `due_ms` is kept."""
         self._keys[offset] = key
         line = self._lines.get(key)
         if line is None:
@@ -28,7 +28,7 @@ class KeyOrder:
         return False
 
     def settle(self, first: int, last: int) -> list[tuple[int, int]]:
-        """These are done with; returns what stands first in its line now, and when it is due."""
+        """Remove these offsets; returns each offset that is now the first of its key, and when it is due."""
         return [each for offset in self._known(first, last) for each in self._leave(offset)]
 
     def _known(self, first: int, last: int) -> Iterator[int]:

@@ -1,6 +1,6 @@
-"""The states of all records of a queue, as runs, and the one place where they change.
+"""The states of all records of a queue, as runs, and the only place where they change.
 
-Offsets from `start` to before `end` are covered by runs. Those from `end` on were never looked at: they are available.
+Runs cover the offsets from `start` to before `end`. Records from `end` on have no run yet: they are available.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,13 +15,13 @@ from millstream.coordinator.shares.states import RecordState, StateBatch
 AVAILABLE, ACQUIRED = RecordState.AVAILABLE, RecordState.ACQUIRED
 
 HIGHEST_PRIORITY = 9
-# Available, but not before something else is settled.
+# Available, but not before an earlier record is settled.
 PARKED_MS = 1 << 62
 
 
 class Ledger:
     def __init__(self, start: int, stored: Sequence[StateBatch], is_ready: Callable[[Run], bool]) -> None:
-        """`is_ready` says of an available run that nothing is due for whether it may be delivered."""
+        """`is_ready` returns whether an available run without a deadline may be delivered."""
         self.start = start
         self.end = start
         self.locked = 0
@@ -44,7 +44,7 @@ class Ledger:
         return self._timed.first()
 
     def available(self, first: int, last: int) -> list[tuple[int, int, int]]:
-        """First and last offset and count of what is available here, delivered now or later."""
+        """First offset, last offset and count of available stretches here, including delayed ones."""
         return [
             (max(run.first, first), min(run.last, last), run.count)
             for run in self.runs.overlapping(first, last)
@@ -86,27 +86,27 @@ class Ledger:
             self.held[owner] = held
 
     def delay(self, first: int, last: int, due_ms: int) -> None:
-        """Another deadline for what is here; nothing that must be stored."""
+        """Set another deadline for these records, which need not be stored."""
         for run in self.runs.cut(first, last):
             run.due_ms = due_ms
         self.changed(first, last)
 
     def changed(self, first: int, last: int) -> None:
-        """Runs here may be one now, and they and what is left at the borders may have a new place."""
+        """Join runs here if possible, and index them and their neighbours again."""
         self.runs.join(first, last)
         changed = self.runs.overlapping(first - 1, last + 1)
         self._ready.note(changed)
         self._timed.note(changed)
 
     def extend(self, upto: int) -> None:
-        """Cover offsets before `upto` that nothing has happened to."""
+        """Cover offsets from `end` to before `upto` with an available run."""
         if upto > self.end:
             first, self.end = self.end, upto
             self.runs.add(Run(first, upto - 1, AVAILABLE))
             self.changed(first, upto - 1)
 
     def advance(self) -> None:
-        """The start moves past what is final."""
+        """Move the start past final records."""
         while (run := self.runs.first) is not None and run.state.is_final:
             self.runs.remove(run)
             self.final -= len(run)
@@ -121,7 +121,7 @@ class Ledger:
         return bool(self._dirty) or self.start != self._stored_start
 
     def take_changes(self) -> Changes | None:
-        """What changed since the last call, as it is now; None when nothing of it needs to be stored."""
+        """Changes since the last call, in their current state; None if nothing needs to be stored."""
         dirty, self._dirty = sorted(self._dirty), []
         batches: list[StateBatch] = []
         position = self.start
@@ -158,7 +158,7 @@ def _due_key(run: Run) -> int | None:
 
 
 def _stored(run: Run, first: int, last: int) -> StateBatch:
-    """What is out for delivery is stored as available with its count: after a crash that delivery has counted."""
+    """Acquired records are stored as available, with their count: after a crash the delivery still counts."""
     state = AVAILABLE if run.state is ACQUIRED else run.state
     due_ms = run.due_ms if run.state is AVAILABLE and run.due_ms < PARKED_MS else 0
     return StateBatch(max(run.first, first), min(run.last, last), state, run.count, due_ms)

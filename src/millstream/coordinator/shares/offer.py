@@ -1,4 +1,4 @@
-"""One consumer's request while it is filled: which records that wait go to it together."""
+"""One consumer's request while it is filled: which available records are delivered together."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ from millstream.coordinator.shares.states import RecordState
 
 
 class Offer(msgspec.Struct):
-    """Of one priority. `whole_batches` and `goes_on` as in `QueueEngine.acquire`."""
+    """All records have the same priority. `whole_batches` and `goes_on` are as in `QueueEngine.acquire`."""
 
     ledger: Ledger
     policy: QueuePolicy
@@ -22,7 +22,7 @@ class Offer(msgspec.Struct):
     goes_on: bool = False
 
     def fill(self, first: int, last: int) -> bool:
-        """Lock what may be delivered between these offsets of a batch. False when nothing more goes into this offer."""
+        """Lock deliverable records between these offsets of a batch; False if the offer takes no more."""
         stretches = [
             (max(run.first, first), min(run.last, last), run.count)
             for run in self.ledger.runs.overlapping(first, last)

@@ -1,4 +1,4 @@
-"""What group and topic ask of a queue: the settings as one value, with what follows from them."""
+"""A queue's settings from its group and topic as one value, and what follows from them."""
 
 import enum
 from functools import cached_property
@@ -13,7 +13,7 @@ class Order(enum.Enum):
 
 
 class QueuePolicy(msgspec.Struct, frozen=True, dict=True):
-    """Kafka's settings of share groups and their defaults, then our own. -1 is no limit."""
+    """Kafka's settings of share groups and their defaults, then our own. -1 means no limit."""
 
     lock_ms: int = 30_000
     delivery_count_limit: int = 5
@@ -30,12 +30,12 @@ class QueuePolicy(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def scans(self) -> bool:
-        """Whether records must be read before it can be said who may have them, and when."""
+        """Whether records must be scanned to decide in which order, and when, they are delivered."""
         return self.reads_headers or self.order is not Order.NONE
 
     @cached_property
     def deliveries(self) -> int:
-        """How often a record is delivered at most, by the limit and by the total time of its back-off."""
+        """How often a record is delivered at most, by the count limit and by the total back-off time."""
         if self.retry_total_ms < 0 or self.backoff_ms <= 0:
             return self.delivery_count_limit
         waited_ms = 0
@@ -46,18 +46,18 @@ class QueuePolicy(msgspec.Struct, frozen=True, dict=True):
         return self.delivery_count_limit
 
     def backoff(self, count: int) -> int:
-        """How long a record waits that was delivered `count` times without success."""
+        """How long a record waits after `count` deliveries without success."""
         if self.backoff_ms <= 0 or count <= 0:
             return 0
         return int(min(self.backoff_ms * self.backoff_factor ** (count - 1), self.backoff_max_ms))
 
     @cached_property
     def suspicious_from(self) -> int:
-        """After so many deliveries a record may be what ends its consumers: fewer go together with it."""
+        """After so many deliveries a record may be what crashes its consumers: it is delivered with fewer others."""
         return max(2, -(-self.deliveries // 2))
 
     def together(self, count: int, length: int) -> int:
-        """How many of a stretch that was delivered `count` times go out at once; the last try goes alone."""
+        """How many records that were delivered `count` times go out together; on the last attempt, one."""
         if count + 1 >= self.deliveries:
             return 1
         return max(1, length >> (count - self.suspicious_from + 1))

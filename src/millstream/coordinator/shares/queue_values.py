@@ -1,4 +1,4 @@
-"""What a queue is told and what it tells: values without behaviour."""
+"""Inputs and outputs of a queue: values without behaviour."""
 
 import enum
 
@@ -8,7 +8,7 @@ from millstream.coordinator.shares.states import StateBatch
 
 
 class Outcome(enum.IntEnum):
-    """What a consumer says of a record: Kafka's numbers. From 1000 on they are ours, and no request can carry them."""
+    """How a consumer settles a record: Kafka's numbers. Ours begin at 1000, and no Kafka request can carry them."""
 
     GAP = 0
     ACCEPT = 1
@@ -16,9 +16,9 @@ class Outcome(enum.IntEnum):
     REJECT = 3
     RENEW = 4
     UNDELIVERED = 1000
-    """It never reached its consumer, so that time does not count."""
+    """The record never reached its consumer, so the delivery does not count."""
     ASK = 1001
-    """Whether it is still the member's; changes nothing."""
+    """Checks that the record is still the member's; changes nothing."""
 
 
 class Reason(enum.Enum):
@@ -32,7 +32,7 @@ class Reason(enum.Enum):
 
 
 class Settlement(msgspec.Struct, frozen=True):
-    """`delay_ms` is for RELEASE: None is the group's back-off. `lock_ms` is for RENEW: None is the group's length."""
+    """`delay_ms` is for RELEASE: None is the group's back-off. `lock_ms` is for RENEW: None is the group's setting."""
 
     first: int
     last: int
@@ -49,7 +49,7 @@ class Acquired(msgspec.Struct, frozen=True):
 
 
 class LogBatch(msgspec.Struct, frozen=True):
-    """A batch as the log has it. One to be skipped holds nothing for consumers: a marker, or it was aborted."""
+    """A batch of the log. A skipped one holds nothing for consumers: it is a marker, or was aborted."""
 
     first: int
     last: int
@@ -58,7 +58,7 @@ class LogBatch(msgspec.Struct, frozen=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """What a record says of itself. 0 is: at once, never. With `last`, of nothing up to there it is known."""
+    """A record's key and header values. 0 means at once, or never. With `last`, records up to there are unreadable."""
 
     offset: int
     key: bytes | None = None
@@ -76,7 +76,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """What is to be stored: the start, how many records behind it are final, and stretches that changed."""
+    """Changes to store: the start, how many records after it are final, and stretches that changed."""
 
     start: int
     final: int

@@ -1,7 +1,7 @@
 """The records of `__share_group_state`: Kafka's two kinds, and their bytes.
 
-A snapshot says all of one group's queue on one partition, updates what changed since. Our own addition is a tagged
-field with the time before which a stretch is not delivered again; Kafka's readers pass over it.
+A snapshot has the whole state of one group's queue on one partition, updates have later changes. Our own addition is a
+tagged field with the time before which a stretch is not delivered again; Kafka's readers skip it.
 """
 
 from base64 import urlsafe_b64encode
@@ -23,7 +23,7 @@ class ShareKey(msgspec.Struct, frozen=True, order=True):
     partition: int
 
     def __str__(self) -> str:
-        """As Kafka writes it where a coordinator is looked for."""
+        """The form that Kafka uses to find a coordinator."""
         topic_id = urlsafe_b64encode(self.topic_id.bytes).rstrip(b"=").decode()
         return f"{self.group_id}:{topic_id}:{self.partition}"
 
@@ -35,7 +35,7 @@ class SnapshotKey(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """`final`: how many records from `start` on are settled; -1 unknown."""
+    """`final`: how many records from `start` on are settled; -1 if unknown."""
 
     snapshot_epoch: Int32
     state_epoch: Int32
@@ -54,7 +54,7 @@ class UpdateKey(msgspec.Struct, frozen=True):
 
 
 class Update(msgspec.Struct, frozen=True):
-    """A `start` of -1 is the one before."""
+    """A `start` of -1 means unchanged."""
 
     snapshot_epoch: Int32
     leader_epoch: Int32

@@ -1,4 +1,4 @@
-"""What the share coordinator can be asked, and what it answers. One request is about one queue on one partition."""
+"""Requests to the share coordinator, and its answers. Each request is about one queue on one partition."""
 
 import msgspec
 
@@ -8,13 +8,13 @@ from millstream.coordinator.shares.states import StateBatch
 
 
 class StateInitialized(msgspec.Struct, frozen=True):
-    """`start` is where the queue begins: what was asked for, or what it began with before in the same epoch."""
+    """`start` is where the queue begins: as requested, or as it began earlier in the same epoch."""
 
     start: int
 
 
 class StoredState(msgspec.Struct, frozen=True):
-    """A `state_epoch` of -1: nothing is stored of the queue. A `start` of -1: it has not begun."""
+    """A `state_epoch` of -1 means that nothing is stored; a `start` of -1, that the queue has not begun."""
 
     state_epoch: int
     start: int
@@ -22,7 +22,7 @@ class StoredState(msgspec.Struct, frozen=True):
 
 
 class StateSummary(msgspec.Struct, frozen=True):
-    """`final`: how many records from `start` on are settled; -1 unknown. The others as in `StoredState`."""
+    """`final`: how many records from `start` on are settled; -1 if unknown. Other fields are as in `StoredState`."""
 
     state_epoch: int
     leader_epoch: int
@@ -43,9 +43,9 @@ class StateDeleted(msgspec.Struct, frozen=True):
 
 
 class InitializeState(Request[StateInitialized], frozen=True):
-    """A higher epoch begins the queue again at `start`; in the same epoch nothing is changed.
+    """A higher epoch begins the queue again at `start`; the same epoch does not change a queue that has begun.
 
-    `leader_epoch` is of the leader in whose log `start` is; -1 where an administrator says so.
+    `leader_epoch` is of the leader whose log `start` refers to; -1 if an administrator sets it.
     """
 
     key: ShareKey
@@ -55,10 +55,10 @@ class InitializeState(Request[StateInitialized], frozen=True):
 
 
 class ReadState(Request[StoredState], frozen=True):
-    """From then on, leaders of earlier epochs are refused.
+    """After this request, leaders of earlier epochs are refused.
 
-    Records from `kept_before` on that leaders up to `former_epoch` knew were lost: what is stored of them is forgotten,
-    for other records have their offsets. -1: that is not known. FENCED_LEADER_EPOCH where the last leader was another.
+    Records of leaders up to `former_epoch` were lost from `kept_before` on (-1 if unknown): their state is dropped,
+    because other records have their offsets. FENCED_LEADER_EPOCH if the last leader had another epoch.
     """
 
     key: ShareKey
@@ -73,7 +73,7 @@ class ReadSummary(Request[StateSummary], frozen=True):
 
 
 class WriteState(Request[StateWritten], frozen=True):
-    """A `start` of -1 is the one before."""
+    """A `start` of -1 means unchanged."""
 
     key: ShareKey
     state_epoch: int

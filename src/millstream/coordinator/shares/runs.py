@@ -1,4 +1,4 @@
-"""Neighbouring records in the same state as one run: a million records that nothing has happened to cost one entry."""
+"""Neighbouring records in the same state as one run: a million untouched records cost one entry."""
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from millstream.coordinator.shares.states import RecordState
 
 
 class Run(msgspec.Struct):
-    """`due_ms`: when the lock of an acquired run ends, or before when an available one is not delivered."""
+    """`due_ms`: when the lock of an acquired run ends, or when the delay of an available one ends."""
 
     first: int
     last: int
@@ -24,7 +24,7 @@ class Run(msgspec.Struct):
         return self.last - self.first + 1
 
     def continues(self, before: "Run") -> bool:
-        """Whether the two can be one: counts and owners of what is settled no longer matter."""
+        """Whether the two can be joined: counts and owners of settled records no longer matter."""
         return (
             before.last + 1 == self.first
             and before.state is self.state
@@ -43,8 +43,7 @@ class Run(msgspec.Struct):
 class Runs:
     """Disjoint runs in the order of their offsets.
 
-    A plain list of where they begin: looking is a binary search, and there are never so many that moving the rest up
-    for a new one would count.
+    First offsets are in a sorted list: lookups are binary searches, and the list is short enough for insertions.
     """
 
     __slots__ = ("_by_first", "_firsts")
@@ -65,14 +64,14 @@ class Runs:
 
     @property
     def end(self) -> int:
-        """The offset behind the last run; -1 where there is none."""
+        """The offset after the last run; -1 if there is none."""
         return self._by_first[self._firsts[-1]].last + 1 if self._firsts else -1
 
     def starting_at(self, offset: int) -> Run | None:
         return self._by_first.get(offset)
 
     def at(self, offset: int) -> Run | None:
-        """The run that `offset` is in."""
+        """The run that contains `offset`."""
         run = self._by_first.get(offset)
         if run is not None:
             return run
@@ -90,14 +89,14 @@ class Runs:
         return [by_first[each] for each in firsts[low:high]]
 
     def following(self, offset: int) -> Iterator[Run]:
-        """Runs from the one that `offset` is in, or the next, on. Nothing may be changed meanwhile."""
+        """Runs from the one that contains `offset`, or the next, on. They must not change during the iteration."""
         low = bisect_right(self._firsts, offset)
         if low and self._by_first[self._firsts[low - 1]].last >= offset:
             low -= 1
         return (self._by_first[first] for first in islice(self._firsts, low, None))
 
     def add(self, run: Run) -> None:
-        """`run` touches offsets that no other run covers."""
+        """No other run may cover offsets of `run`."""
         insort(self._firsts, run.first)
         self._by_first[run.first] = run
 
@@ -106,7 +105,7 @@ class Runs:
         del self._by_first[run.first]
 
     def cut(self, first: int, last: int) -> list[Run]:
-        """The runs between these two offsets, with borders there."""
+        """The runs between these two offsets, after splitting those that cross them."""
         self._cut_before(first)
         self._cut_before(last + 1)
         firsts, by_first = self._firsts, self._by_first
@@ -114,7 +113,7 @@ class Runs:
         return [by_first[each] for each in firsts[low:high]]
 
     def join(self, first: int, last: int) -> None:
-        """Make one of neighbours that are alike, between these offsets and at their borders."""
+        """Join equal neighbours between these offsets and at their borders."""
         runs = self.overlapping(first - 1, last + 1)
         kept = runs[0] if runs else None
         for run in runs[1:]:
@@ -125,7 +124,7 @@ class Runs:
                 kept = run
 
     def drop_before(self, offset: int) -> None:
-        """Forget what lies before `offset`."""
+        """Forget everything before `offset`."""
         self._cut_before(offset)
         place = bisect_left(self._firsts, offset)
         for first in self._firsts[:place]:
@@ -133,7 +132,7 @@ class Runs:
         del self._firsts[:place]
 
     def drop_from(self, offset: int) -> None:
-        """Forget `offset` and what lies behind it."""
+        """Forget `offset` and everything after it."""
         self._cut_before(offset)
         place = bisect_left(self._firsts, offset)
         for first in self._firsts[place:]:

@@ -41,8 +41,7 @@ class StateBatch(msgspec.Struct, frozen=True):
     due_ms: Annotated[Int64, Field(tag=_DUE_TAG)] = 0
 
 
-# A state that is stored is never undone: of two reports the one that is further along counts, in whichever order
-# they come.
+# A stored state is never undone: of two reports the one that is further along counts, in whichever order they come.
 _STAGES: Final = {
     RecordState.AVAILABLE: 0,
     RecordState.ACQUIRED: 0,
@@ -53,7 +52,7 @@ _STAGES: Final = {
 
 
 def follows(state: RecordState, count: int, former: RecordState, former_count: int) -> bool:
-    """Whether a report comes after what is known; what is final stays as it is.
+    """Whether a report supersedes the known state; a final state stays.
 
     A delivery that never reached its consumer is taken back, so a count may be one less than before.
     """

@@ -1,4 +1,4 @@
-"""What is stored of one group's queue on one partition: a snapshot, and the updates that came after it."""
+"""The stored state of one group's queue on one partition: a snapshot, and later updates."""
 
 from millstream.coordinator.shares.records import Snapshot, Update
 from millstream.coordinator.shares.runs import Run, Runs
@@ -40,14 +40,14 @@ class StoredQueue:
 
     @property
     def end(self) -> int:
-        """Of no offset from here on anything is known."""
+        """The first offset from which on nothing is known."""
         return max(self.start, self._runs.end)
 
     def batches(self) -> tuple[StateBatch, ...]:
         return tuple(StateBatch(run.first, run.last, run.state, run.count, run.due_ms) for run in self._runs)
 
     def cut(self, before: int) -> None:
-        """Forget what is known of offsets from `before` on."""
+        """Forget the states of offsets from `before` on."""
         if before < self.start:
             self.start = before
         self._runs.drop_from(before)
@@ -70,7 +70,7 @@ class StoredQueue:
             self._put(batch)
 
     def _put(self, batch: StateBatch) -> None:
-        """Of what is known already, what is further along stays."""
+        """Apply a batch, except where the known state is further along."""
         runs = self._runs
         known = runs.cut(batch.first, batch.last)
         position = batch.first
