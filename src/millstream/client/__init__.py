@@ -1,9 +1,9 @@
 """The Python client: producers, consumers and their settings, for applications.
 
 Everything the protocol needs (batches, retries, groups, compression) is librdkafka's work, through confluent-kafka,
-which is imported when the first client starts. What is here gives it types, results and exceptions, and the
-semantics that docs/CLIENT.md describes. `admin` and `wire` stand apart: they speak the protocol themselves, for what
-librdkafka does not do. Of the project only `protocol` may come in; no broker code.
+which is imported when the first client starts. This package adds types, results and exceptions, and the semantics
+that docs/CLIENT.md describes. `admin` and `wire` stand apart: they speak the protocol themselves, for what librdkafka
+does not do. From the rest of the project this package may import only `protocol`, and no broker code.
 """
 
 from millstream.client.admin.face import Admin, AsyncAdmin

@@ -35,7 +35,7 @@ class AsyncConsumer(Generic[K, V]):
     >>> asyncio.run(main())
     'Hello World'
 
-    One task uses a consumer at a time. A `poll` that is cancelled loses nothing: the next one returns what it got.
+    Only one task may use a consumer at a time. A cancelled `poll` loses no messages: the next one returns them.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class AsyncConsumer(Generic[K, V]):
             config, key_deserializer=key_deserializer, value_deserializer=value_deserializer, **settings
         )
         self.config = self._consumer.config
-        # One thread: calls wait for each other, and the consumer is never used twice at once.
+        # A single thread runs the calls one after the other, so the consumer is never used concurrently.
         self._thread = ThreadPoolExecutor(1, "millstream-consumer")
         self._polling: asyncio.Future[list[Message[K, V]]] | None = None
         self._closed = False
@@ -62,7 +62,7 @@ class AsyncConsumer(Generic[K, V]):
     async def subscribe(
         self, topics: Sequence[str], *, on_assign: Listener | None = None, on_revoke: Listener | None = None
     ) -> None:
-        """As `Consumer.subscribe`; the listeners may be called on another thread than the loop's."""
+        """Like `Consumer.subscribe`; the listeners may be called on another thread than the loop's."""
         await self._run(self._consumer.subscribe, topics, on_assign=on_assign, on_revoke=on_revoke)
 
     async def unsubscribe(self) -> None:
@@ -76,7 +76,7 @@ class AsyncConsumer(Generic[K, V]):
         timeout: float = 1.0,  # noqa: ASYNC109 - the time librdkafka waits
         max_records: int | None = None,
     ) -> list[Message[K, V]]:
-        """As `Consumer.poll`."""
+        """Like `Consumer.poll`."""
         limit = max_records or self.config.max_poll_records
         if self._polling is None:
             self._polling = self._submit(self._consumer.poll, timeout, limit)
@@ -86,10 +86,10 @@ class AsyncConsumer(Generic[K, V]):
         return messages[:limit]
 
     async def __aiter__(self) -> AsyncIterator[Message[K, V]]:
-        """Messages one by one, for ever or until the consumer is closed."""
+        """Yield messages one by one until the consumer is closed."""
         count = 0
         while not self._closed:
-            # What has arrived is taken without a change of threads.
+            # Messages that have already arrived need no switch of threads.
             messages = self._consumer.poll(0, 1) if self._polling is None else []
             for message in messages or await self.poll(_IDLE_S, 1):
                 yield message
@@ -125,7 +125,7 @@ class AsyncConsumer(Generic[K, V]):
         return await self._run(self._consumer.assignment)
 
     async def close(self, *, processed: bool = True) -> None:
-        """As `Consumer.close`."""
+        """Like `Consumer.close`."""
         if self._closed:
             return
         self._closed = True
@@ -147,14 +147,14 @@ class AsyncConsumer(Generic[K, V]):
         **keywords: _Arguments.kwargs,
     ) -> _Answer:
         if self._polling is not None:
-            # What a cancelled poll got was not handed out, and this call may change what should be.
+            # The messages of a cancelled poll were not returned yet, and this call may change which come next.
             messages = await self._polled()
             if messages:
                 await self._submit(self._consumer.rewind, messages)
         return await self._submit(function, *arguments, **keywords)
 
     async def _polled(self) -> list[Message[K, V]]:
-        """What the poll under way returns. Cancelling this leaves the poll alone, for the next call to take."""
+        """Wait for the poll in progress. Cancelling this does not cancel the poll: the next call gets its messages."""
         assert self._polling is not None
         try:
             messages = await asyncio.shield(self._polling)

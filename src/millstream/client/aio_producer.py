@@ -47,9 +47,9 @@ class AsyncProducer:
         headers: Headers | None = None,
         timestamp_ms: int | None = None,
     ) -> SendResult:
-        """Send one message and wait for the broker's answer. To have many on their way, gather the calls.
+        """Send one message and wait for the broker's answer. To send many concurrently, gather the calls.
 
-        Cancelling the call does not take back a message that is on its way.
+        Cancelling the call does not take back a message that is already being sent.
         """
         record = ProducerRecord(topic, value, key, partition, headers, timestamp_ms)
         if not self._sender.is_ready_for(topic):
@@ -64,11 +64,11 @@ class AsyncProducer:
         return await future
 
     async def send_batch(self, messages: Iterable[ProducerRecord | Mapping[str, Any]]) -> list[SendResult]:
-        """As `Producer.send_batch`, on a thread."""
+        """Like `Producer.send_batch`, on a thread."""
         return await asyncio.to_thread(self._producer.send_batch, list(messages))
 
     async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - it ends librdkafka's wait too
-        """Wait until no message is on its way any more."""
+        """Wait until every pending message is acknowledged or has failed."""
         await asyncio.to_thread(self._producer.flush, timeout)
 
     async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as flush
@@ -84,15 +84,15 @@ class AsyncProducer:
         try:
             await self.close()
         except ClientError:
-            # The block's own error says more than what it left behind.
+            # An error of the block says more than a failure to close.
             if error is None:
                 raise
 
 
 class _Reports:
-    """Delivery reports on their way from the producer's threads to the futures of a loop.
+    """Hands delivery reports from the producer's threads to the futures of an event loop.
 
-    Waking a loop is a system call; however many reports arrive together, it is woken once.
+    Waking a loop costs a system call, so reports that arrive together wake it once.
     """
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class _Reports:
                 try:
                     loop.call_soon_threadsafe(self._settle)
                 except RuntimeError:
-                    # A closed loop has no futures left to resolve; the next loop must be woken all the same.
+                    # A closed loop has no futures left to resolve, but the next loop must still be woken.
                     with self._lock:
                         self._arrived.clear()
 

@@ -1,4 +1,4 @@
-"""Opening librdkafka's clients. confluent-kafka is imported here, on first use, and its errors become ours."""
+"""Opens librdkafka's clients. Imports confluent-kafka on first use, and turns its errors into ours."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ def open_consumer(properties: Mapping[str, Any]) -> "RawConsumer":
 
 @contextmanager
 def kafka_errors(action: str) -> Iterator[None]:
-    """Errors of librdkafka as ours; `action` says what was tried."""
+    """Turns librdkafka's errors into ours; `action` says what was tried."""
     try:
         yield
     except Exception as error:
@@ -40,11 +40,11 @@ def kafka_errors(action: str) -> Iterator[None]:
 
 
 def raise_ours(action: str, error: Exception) -> None:
-    """Raise our exception for one of the binding's; others, such as those of the caller's callbacks, are not ours."""
+    """Raise our exception for one of the binding's. Others, such as those of callbacks, are left to the caller."""
     from confluent_kafka import KafkaException
 
     if isinstance(error, KafkaException):
         raise from_kafka(action, error.args[0]) from error
-    # The binding says so of a client that was closed.
+    # The binding raises this for a closed client.
     if isinstance(error, RuntimeError) and "closed" in str(error).lower():
         raise ClosedError(f"{action}: it is closed") from error

@@ -57,7 +57,7 @@ class Consumer(Generic[K, V]):
     The settings are those of ConsumerConfig, by name or as one object: `Consumer(ConsumerConfig(...))`. The
     deserializers give messages their types. With `enable_auto_commit` a message counts as processed when the next
     `poll` begins (or the next turn of the loop), and at `close`; never before, so a crash loses nothing. A `with` block
-    that ends by an exception does not count what the last `poll` returned. One thread uses a consumer at a time.
+    that ends with an exception does not count what the last `poll` returned. Only one thread at a time may use it.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Consumer(Generic[K, V]):
                 on_assign(places(given))
 
         def revoked(_: "RawConsumer", taken: "list[RawPlace]") -> None:
-            # The poll that this runs in says that everything handed out before is processed.
+            # This runs within a poll, which means that everything returned before is processed.
             self._store_processed()
             self._paused.difference_update(places(taken))
             if on_revoke is not None:
@@ -143,12 +143,12 @@ class Consumer(Generic[K, V]):
             raw.assign(chosen)
 
     def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[Message[K, V]]:
-        """The messages that have arrived, at most `max_records` (`max_poll_records`); an empty list when there are
-        none within `timeout` seconds. Call it often enough for `max_poll_interval_ms`, also when all is paused."""
+        """The messages that have arrived, at most `max_records` (`max_poll_records`); an empty list when none arrive
+        within `timeout` seconds. Call it within every `max_poll_interval_ms`, even if all partitions are paused."""
         return self._ready().read(timeout, max_records or self.config.max_poll_records)
 
     def __iter__(self) -> Iterator[Message[K, V]]:
-        """Messages one by one, for ever or until the consumer is closed."""
+        """Yield messages one by one until the consumer is closed."""
         while not self._closed:
             message = self._ready().read_one(_IDLE_S)
             if message is not None:
@@ -157,7 +157,7 @@ class Consumer(Generic[K, V]):
     def commit(
         self, offsets: Message[Any, Any] | Offsets | None = None, *, asynchronous: bool = False
     ) -> None:
-        """Remember in the group how far it has got; waits for the broker unless `asynchronous`.
+        """Commit the group's position; waits for the broker unless `asynchronous`.
 
         Without an argument: everything that `poll` has returned so far. With a message: this message and all before
         it in its partition. With a mapping: the offsets of the next messages to read, `message.next_offset`.
@@ -202,7 +202,7 @@ class Consumer(Generic[K, V]):
     def rewind(self, messages: Iterable[Message[Any, Any]]) -> None:
         """Give messages back: what `poll` returned but was not processed will be returned again.
 
-        Where the partition has gone to another member meanwhile, it is returned there.
+        If the partition now belongs to another member, the messages are returned there.
         """
         assigned = self.assignment()
         for (topic, partition), offset in first_of_each(messages).items():
@@ -257,7 +257,7 @@ class Consumer(Generic[K, V]):
         self.close(processed=error is None)
 
     def _learn_leaders(self, raw: "RawConsumer", topics: set[str]) -> None:
-        """librdkafka looks for the leaders of assigned partitions every half second; asking first saves that time."""
+        """Fetches the metadata now: librdkafka looks for the leaders of assigned partitions only twice a second."""
         for topic in topics:
             try:
                 with kafka_errors(f"asking for the leaders of {topic}"):
@@ -273,7 +273,7 @@ class Consumer(Generic[K, V]):
         return self._raw
 
     def _ready(self) -> Incoming:
-        """Where messages come from. Asking for more says that those handed out before are processed."""
+        """The source of messages. Asking for more means that those returned before are processed."""
         if self._incoming is None:
             self.start()
             assert self._incoming is not None
@@ -286,13 +286,13 @@ class Consumer(Generic[K, V]):
             return known(raw.position(raw.assignment()))
 
     def _store_processed(self) -> None:
-        # There is none while closing: leaving the group revokes partitions, and that must not count as processing.
+        # `_raw` is None while closing: leaving the group revokes partitions, which must not count as processing.
         if self._raw is not None:
             self._store_at = time.monotonic() + _STORE_EVERY_S
             self._store(self._raw)
 
     def _store(self, raw: "RawConsumer") -> None:
-        """Tell librdkafka, which commits in the background, how far we are."""
+        """Pass our positions to librdkafka, which commits them in the background."""
         if not self._auto_commit:
             return
         try:
@@ -301,5 +301,5 @@ class Consumer(Generic[K, V]):
                 with kafka_errors("storing offsets"):
                     raw.store_offsets(offsets=positions)
         except ClientError as error:
-            # A partition that was taken away meanwhile: its next owner reads these messages again.
+            # The partition was taken away meanwhile; its next owner reads these messages again.
             log.debug("%s", error)

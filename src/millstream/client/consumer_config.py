@@ -29,7 +29,7 @@ _PROPERTIES = {
     "assignment_strategy": "partition.assignment.strategy",
     "isolation_level": "isolation.level",
 }
-# What the client decides by itself, or takes from a field in another form.
+# Properties that the client decides by itself, or derives from a field of another form.
 _OWN = {
     "bootstrap.servers": "bootstrap_servers",
     "group.id": "group_id",
@@ -108,7 +108,7 @@ class ConsumerConfig(Generic[K, V]):
         to_properties(self, _PROPERTIES, _OWN)
 
     def properties(self) -> dict[str, Any]:
-        """What librdkafka is given."""
+        """The properties for librdkafka."""
         reset = "error" if self.auto_offset_reset == OffsetResetPolicy.NONE else str(self.auto_offset_reset)
         return {
             "bootstrap.servers": servers(self.bootstrap_servers),
@@ -129,7 +129,7 @@ def consumer_config(
     value_deserializer: Serde[V] | Deserializer[V] | None,
     settings: Mapping[str, Any],
 ) -> ConsumerConfig[K, V]:
-    """The configuration that a consumer is made with: an object or addresses, and settings by name."""
+    """The configuration of a consumer, from an object or addresses, and from settings by name."""
     given = dict(settings)
     if key_deserializer is not None:
         given["key_deserializer"] = key_deserializer

@@ -1,4 +1,4 @@
-"""What goes into a producer, and what comes back for it."""
+"""Records for a producer, and their results."""
 
 import threading
 import time
@@ -56,10 +56,10 @@ class SendResult(msgspec.Struct, frozen=True):
 
 
 def outcome(topic: str, error: "KafkaError | None", message: "RawMessage") -> SendResult:
-    """What a delivery report of librdkafka says."""
+    """The result in a delivery report of librdkafka."""
     if error is not None:
         if error.name() == "_DESTROY":
-            # So librdkafka calls it that the partition for which a message waited was deleted.
+            # librdkafka's error for a message whose partition was deleted while it waited.
             return SendResult(
                 topic, error=UnknownTopicError(f"sending to {topic}: it was deleted", "_DESTROY")
             )
@@ -69,9 +69,9 @@ def outcome(topic: str, error: "KafkaError | None", message: "RawMessage") -> Se
 
 
 class Report(msgspec.Struct):
-    """The function that librdkafka calls with the fate of one message of a batch, and what it said.
+    """The delivery callback of one message of a batch, which keeps the result.
 
-    A list of these costs less than closures that find their way back into a list.
+    A list of these costs less than closures that write into a list.
     """
 
     topic: str
@@ -85,7 +85,7 @@ class Report(msgspec.Struct):
 
 
 class Deliveries:
-    """What the handles of one producer share: a way to wait, and the failures that no caller has looked at."""
+    """State that the handles of one producer share: how to wait, and the failures that no caller has seen."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -128,18 +128,19 @@ class SendHandle:
         """The delivery report; runs on the thread that polls librdkafka."""
         result, deliveries = outcome(self._topic, error, message), self._deliveries
         if result.error is not None and self._callback is None:
-            # Before the result is there: the caller that sees the result takes the failure out again.
+            # Must come before `_result` is set: a caller that sees the result removes the failure again.
             deliveries.unseen[self] = result.error
         self._result = result
         if self._callback is not None:
             self._report(self._callback, result)
-        # Set before this is read, and read by a waiter after it is counted: one of the two sees the other.
+        # We set `_result` before we read `waiting`; a waiter increments `waiting` before it reads `_result`. So one
+        # of the two always sees the other.
         if deliveries.waiting:
             with deliveries.changed:
                 deliveries.changed.notify_all()
 
     def _report(self, callback: Callback, result: SendResult) -> None:
-        """What the callback raises is logged: the thread has reports of other messages to bring."""
+        """Run the callback. Its exceptions are only logged: this thread also delivers the reports of other messages."""
         try:
             callback(None if result.error is not None else result, result.error)
         except Exception:  # noqa: BLE001 - logged, and no other message waits for it

@@ -1,4 +1,4 @@
-"""What can go wrong in the client, as a few exceptions, and which of librdkafka's errors is which of them."""
+"""The client's exceptions, and how Kafka's and librdkafka's errors map to them."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -143,7 +143,7 @@ class UnknownTopicError(ClientError, LookupError):
 
 
 class UnknownPartitionError(UnknownTopicError):
-    """There is no partition of this number. librdkafka says the same of a topic that it has not heard of.
+    """There is no partition with this number. librdkafka also reports this for a topic that it does not know yet.
 
     >>> from millstream.client import Producer
     >>> with Producer("localhost:9092") as producer:
@@ -157,7 +157,7 @@ class UnknownPartitionError(UnknownTopicError):
 
 
 class TopicExistsError(ClientError):
-    """There is a topic of this name already.
+    """A topic with this name already exists.
 
     >>> from millstream.client import Admin
     >>> with Admin("localhost:9092") as admin:
@@ -171,7 +171,7 @@ class TopicExistsError(ClientError):
 
 
 class UnknownGroupError(ClientError, LookupError):
-    """There is no consumer group of this name. `except LookupError` catches it too.
+    """There is no consumer group with this name. `except LookupError` catches it too.
 
     >>> from millstream.client import Admin
     >>> with Admin("localhost:9092") as admin:
@@ -287,7 +287,7 @@ def error_name(code: int) -> str:
 
 
 def from_code(action: str, code: int, message: str | None = None) -> ClientError:
-    """The exception for an error code of a reply; `action` says what was tried, `message` what the node said of it."""
+    """The exception for an error code of a reply; `action` says what was tried, `message` is the node's own text."""
     name = error_name(code)
     if code == ErrorCode.NOT_CONTROLLER:
         message = "the cluster has no controller, because a majority of its nodes does not answer"
@@ -305,7 +305,7 @@ def from_kafka(action: str, error: "KafkaError") -> ClientError:
     return failure
 
 
-# The names that these had first.
+# Their former names.
 ConnectionFailed = ConnectionFailedError
 TimedOut = TimedOutError
 QueueFull = QueueFullError

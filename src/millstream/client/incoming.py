@@ -1,4 +1,4 @@
-"""A message's way from librdkafka to the caller."""
+"""Takes messages from librdkafka for the caller."""
 
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ _END_OF_PARTITION = "_PARTITION_EOF"
 
 
 class Incoming:
-    """Takes batches from librdkafka. What is done for each message is done by C code."""
+    """Takes batches from librdkafka. All work per message runs in C code."""
 
     def __init__(self, config: ConsumerConfig[Any, Any], raw: "RawConsumer") -> None:
         from confluent_kafka import Message as RawMessage
@@ -49,7 +49,7 @@ class Incoming:
         return self._messages(batch)
 
     def read_one(self, timeout: float) -> Message[Any, Any] | None:
-        """As `read` with a limit of one, without what only a batch needs."""
+        """Like `read` with a limit of one, without the overhead of a batch."""
         if self._failure is not None or self._decodes:
             return next(iter(self.read(timeout, 1)), None)
         try:
@@ -68,7 +68,7 @@ class Incoming:
         return list(map(BytesMessage, batch, map(self._value_of, batch)))
 
     def _without_errors(self, batch: "list[RawMessage]") -> "list[RawMessage]":
-        """The messages; what went wrong is raised, but not before they are handed out."""
+        """The messages without errors. A permanent error is raised only once all messages before it are returned."""
         messages = []
         for each in batch:
             error = each.error()
@@ -76,7 +76,7 @@ class Incoming:
                 messages.append(each)
             elif error.name() != _END_OF_PARTITION:
                 failure = from_kafka(f"reading from {each.topic() or 'the cluster'}", error)
-                # librdkafka goes on by itself, also when a topic is created later.
+                # librdkafka recovers by itself, also when the topic is created later.
                 if failure.retriable or isinstance(failure, UnknownTopicError):
                     log.warning("%s", failure)
                 else:

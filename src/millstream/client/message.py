@@ -117,8 +117,8 @@ class Message(Generic[K, V]):
         return f"Message({place}, key={self.raw_key!r}, value={self.raw_value!r})"
 
 
-# Every message read becomes one of these, so creating it must be cheap: C code creates a msgspec Struct. It is never
-# part of a reference cycle, so the garbage collector need not track it.
+# Every message read becomes one of these, so creating one must be cheap: a msgspec Struct is created by C code. It is
+# never part of a reference cycle, so the garbage collector need not track it.
 class BytesMessage(Message[bytes, bytes], msgspec.Struct, frozen=True, gc=False):
     """A message without deserializers. The value is copied at once, because nearly every caller reads it."""
 

@@ -1,4 +1,4 @@
-"""A message's way from the caller to librdkafka: serialized, and with a partition where we choose it."""
+"""Prepares messages for librdkafka: serializes them, and chooses partitions if a partitioner of ours does."""
 
 import threading
 import time
@@ -39,7 +39,7 @@ class Outgoing:
 
     @property
     def prepares(self) -> bool:
-        """Whether there is anything to do for a message; with the defaults librdkafka does it all."""
+        """Whether messages need any preparation; with the defaults librdkafka does everything."""
         return self._serializes or self._choose is not None
 
     def connect(self, raw: "RawProducer") -> None:
@@ -47,7 +47,7 @@ class Outgoing:
 
     def records(self, messages: Iterable[ProducerRecord | Mapping[str, Any]]) -> list[ProducerRecord]:
         records: list[Any] = list(messages)
-        # Asked of all at once, because a call for each is a tenth of what sending it costs.
+        # Checks all types at once: a call for each message would add a tenth to the cost of sending.
         if set(map(type, records)) - {ProducerRecord}:
             records = list(map(as_record, records))
         return list(map(self.record, records)) if self.prepares else records
@@ -101,7 +101,7 @@ class Outgoing:
                 count = len(found.partitions)
                 self._counts[topic] = (count, time.monotonic())
                 return count
-            # A topic that is created by asking for it is there a moment later.
+            # The request may have created the topic, which is then available a moment later.
             if time.monotonic() > deadline:
                 raise UnknownTopicError(
                     f"asking for the partitions of {topic}: {found.error.str()}", found.error.name()
@@ -120,7 +120,7 @@ def as_record(message: ProducerRecord | Mapping[str, Any]) -> ProducerRecord:
 
 
 def refusal(record: ProducerRecord, error: Exception) -> ClientError:
-    """Why librdkafka did not even take a message."""
+    """The error for a message that librdkafka refused to enqueue."""
     from confluent_kafka import KafkaException
 
     if isinstance(error, ClientError):
@@ -133,7 +133,7 @@ def refusal(record: ProducerRecord, error: Exception) -> ClientError:
 
 
 def _function(partitioner: Partitioner | PartitionFunction) -> PartitionFunction | None:
-    """None for the one that librdkafka has itself."""
+    """The partitioner as a function; None for the default, which librdkafka has built in."""
     if type(partitioner) is HashPartitioner:
         return None
     return partitioner.partition if isinstance(partitioner, Partitioner) else partitioner

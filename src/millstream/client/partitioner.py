@@ -1,4 +1,4 @@
-"""Which partition a message goes to, unless it names one itself."""
+"""Chooses partitions for messages that do not name one."""
 
 import itertools
 import random

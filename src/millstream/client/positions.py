@@ -1,4 +1,4 @@
-"""Partitions and offsets as callers write them, and as librdkafka wants them."""
+"""Converts partitions and offsets between the forms of callers and those of librdkafka."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -69,7 +69,7 @@ def known(positions: "Iterable[RawPlace]") -> "list[RawPlace]":
 
 
 def first_of_each(messages: Iterable[Message[Any, Any]]) -> dict[TopicPartition, int]:
-    """The lowest offset of each partition, where reading continues when the messages are given back."""
+    """The lowest offset of each partition: reading continues there when the messages are given back."""
     first: dict[TopicPartition, int] = {}
     for message in messages:
         place = TopicPartition(message.topic, message.partition)
@@ -78,7 +78,7 @@ def first_of_each(messages: Iterable[Message[Any, Any]]) -> dict[TopicPartition,
 
 
 def raise_failed(action: str, done: "Iterable[RawPlace]") -> None:
-    """librdkafka answers partition by partition; the first error is raised."""
+    """Raise the first error in librdkafka's answers, which are one for each partition."""
     for each in done:
         if each.error is not None:
             raise from_kafka(f"{action} for {each.topic}, partition {each.partition}", each.error)

@@ -66,7 +66,7 @@ class Producer:
         of them were stored; its `results` tell which.
         """
         raw = self._sender.raw()
-        # All of them first: when one cannot be serialized, none is sent.
+        # Prepares all messages first, so that none is sent when one cannot be serialized.
         records = self._sender.outgoing.records(messages)
         produce = raw.produce
         reports: list[Report] = []
@@ -76,7 +76,7 @@ class Producer:
             add(report)
             partition = record.partition
             try:
-                # Here and not by a call: a call for each message is a tenth of what sending it costs.
+                # Inlined: a call for each message would add a tenth to the cost of sending.
                 produce(
                     record.topic,
                     record.value,
@@ -104,7 +104,7 @@ class Producer:
         return results
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until no message is on its way any more.
+        """Wait until every pending message is acknowledged or has failed.
 
         Raises TimedOutError after `timeout` seconds, and else the failure of a `send` whose handle was not asked.
         """
@@ -123,7 +123,7 @@ class Producer:
         try:
             self.close()
         except ClientError:
-            # The block's own error says more than what it left behind.
+            # An error of the block says more than a failure to close.
             if error is None:
                 raise
 

@@ -22,7 +22,7 @@ _PROPERTIES = {
     "delivery_timeout_ms": "delivery.timeout.ms",
     "request_timeout_ms": "request.timeout.ms",
 }
-# What the client decides by itself, or takes from a field in another form.
+# Properties that the client decides by itself, or derives from a field of another form.
 _OWN = {
     "bootstrap.servers": "bootstrap_servers",
     "enable.idempotence": "enable_idempotence",
@@ -94,12 +94,12 @@ class ProducerConfig:
         to_properties(self, _PROPERTIES, _OWN)
 
     def properties(self) -> dict[str, Any]:
-        """What librdkafka is given."""
+        """The properties for librdkafka."""
         idempotent = self.acks == AckMode.ALL if self.enable_idempotence is None else self.enable_idempotence
         return {
             "bootstrap.servers": servers(self.bootstrap_servers),
             "enable.idempotence": idempotent,
-            # Java's choice, where librdkafka's own default is CRC-32.
+            # The Java client's default; librdkafka's own is CRC-32.
             "partitioner": "murmur2_random",
             **to_properties(self, _PROPERTIES, _OWN),
         }
@@ -108,7 +108,7 @@ class ProducerConfig:
 def producer_config(
     config: ProducerConfig | str | Sequence[str], settings: Mapping[str, Any]
 ) -> ProducerConfig:
-    """The configuration that a producer is made with: an object or addresses, and settings by name."""
+    """The configuration of a producer, from an object or addresses, and from settings by name."""
     if isinstance(config, ProducerConfig):
         return replace(config, **settings) if settings else config
     return ProducerConfig(bootstrap_servers=config, **settings)

@@ -84,14 +84,14 @@ class QueueAdmin:
     def peek(
         self, group: str, topic: str, partition: int, *, offset: int = 0, max_messages: int = 10
     ) -> tuple[Peeked, dict[int, Record]]:
-        """Messages that are not settled, as the group's queue has them, and their records by offset."""
+        """The group's unsettled messages, as the queue holds them, and their records by offset."""
         request = PeekAtQueue(group, topic, partition, offset, max_messages)
         action = f"looking into {topic}-{partition}"
         peeked = ask_leader(self._cluster, action, topic, partition, request, Peeked)
         return peeked, {record.offset: record for record in records_of(peeked.batches)}
 
     def purge(self, group: str, topic: str) -> int:
-        """Give up all messages of the topic that wait for the group. How many."""
+        """Discard all messages of the topic that wait for the group; returns how many."""
         return sum(
             ask_leader(
                 self._cluster,
@@ -105,17 +105,17 @@ class QueueAdmin:
         )
 
     def group_configs(self, group: str) -> dict[str, str]:
-        """What is in effect for a share group."""
+        """The effective settings of a share group."""
         wanted = {"resource_type": _GROUP, "resource_name": group, "configuration_keys": None}
         for result in self._cluster.call("describe_configs", resources=[wanted]).results:
             if result.error_code:
                 raise from_code(f"settings of group {group}", result.error_code, result.error_message)
-            # Those of consumer groups are listed for any group.
+            # The reply lists the settings of consumer groups too, whatever the group's kind.
             return {each.name: each.value for each in result.configs if not each.name.startswith("consumer.")}
         return {}
 
     def alter_group_configs(self, group: str, configs: Mapping[str, str | None]) -> None:
-        """Set what a share group does, by Kafka's names; None takes a setting back."""
+        """Change settings of a share group, by Kafka's names; None resets a setting."""
         changes = [
             {"name": name, "config_operation": _DELETE if value is None else _SET, "value": value}
             for name, value in configs.items()

@@ -33,10 +33,10 @@ from millstream.protocol.records import Headers
 
 _GAP, _ACCEPT, _RELEASE, _REJECT, _RENEW = range(5)
 _UNDELIVERED = 1000
-"""No caller has seen it: that time does not count."""
+"""Releases a message that no caller has seen; its delivery count does not go up."""
 _WAIT_MS = 1_000
 _MAX_BYTES = 4 << 20
-# Of one request, whose size a node limits.
+# Ranges in one request, whose size a node limits.
 _RANGES_AT_ONCE, _RANGES_WITH_REASONS = 1_000, 100
 _TIMEOUT_S = 30.0
 
@@ -62,14 +62,14 @@ class QueueMessage(msgspec.Struct, frozen=True):
     value: bytes | None
     headers: Headers
     delivery_count: int
-    """How often it was delivered, this time included."""
+    """How many times it was delivered, including this time."""
     locked_until_ms: int
     incarnation: int = 0
-    """Of the topic: one that is deleted and made again has another, and its messages are others."""
+    """The topic's incarnation: a recreated topic has another one, so its messages are not confused with the old."""
 
 
 class _Of(NamedTuple):
-    """What messages are of that are settled together."""
+    """Groups the messages that one request can settle."""
 
     partition: int
     incarnation: int
@@ -80,8 +80,9 @@ def _of(message: QueueMessage) -> _Of:
 
 
 class QueueConsumer:
-    """Takes messages of a topic for a group: every group gets every message, in a group each goes to one consumer at
-    a time. What is not accepted before its lock ends is delivered again. A context manager, for one thread at a time.
+    """Takes messages of a topic for a group: every group gets every message, and within a group each message goes to
+    one consumer at a time. A message that is not accepted before its lock ends is delivered again. A context manager,
+    for one thread at a time.
 
     >>> from millstream.client import Producer
     >>> with Producer("localhost:9092") as producer:
@@ -131,12 +132,12 @@ class QueueConsumer:
             )
         )
         self._is_closed = False
-        # What was taken and given to no caller yet, and until when it may be: long before its locks end.
+        # Messages prefetched for the next caller, and until when they may be handed out: well before their locks end.
         self._ahead: deque[QueueMessage] = deque()
         self._ahead_until = 0.0
 
     def receive(self, max_messages: int = 1, timeout: float = 1.0) -> list[QueueMessage]:
-        """Up to so many messages, as soon as there are any; none when there are none for `timeout` seconds."""
+        """Up to `max_messages` messages, as soon as there are any; none if none arrive within `timeout` seconds."""
         if self._is_closed:
             raise ClosedError("the consumer is closed")
         if ahead := self._of_ahead(max_messages):
@@ -150,35 +151,35 @@ class QueueConsumer:
                 return taken
 
     def __iter__(self) -> Iterator[QueueMessage]:
-        """Messages for ever; end it with `break`, and settle each before the lock ends.
+        """Yield messages until `break` or until the consumer is closed. Settle each one before its lock ends.
 
-        What was taken ahead is given to the next loop or `receive`; what waits here for long goes to others.
+        Prefetched messages go to the next loop or `receive`; those that wait here too long are released to others.
         """
         while not self._is_closed:
             yield from self._next()
 
     def accept(self, *messages: QueueMessage) -> None:
-        """They are done: never delivered to this group again. Returns when that is durable.
+        """Settle messages as done: this group never gets them again. Returns when that is durable.
 
-        Accepting what has been accepted changes nothing, so a lost answer does no harm. Another call that was repeated
-        for one may be refused (INVALID_RECORD_STATE) though it was carried out.
+        Accepting a message twice changes nothing, so a lost answer does no harm. If the answer to `release`, `reject`
+        or `renew` is lost, the repeated call may be refused (INVALID_RECORD_STATE) although the first was carried out.
         """
         self._settle(messages, _ACCEPT)
 
     def release(self, *messages: QueueMessage, delay: float = 0.0) -> None:
-        """Not done: to be delivered again, not before `delay` seconds; 0 is the back-off of the group's settings."""
+        """Return messages to the queue, to be delivered again after `delay` seconds; 0 means the group's back-off."""
         self._settle(messages, _RELEASE, delay_ms=int(delay * 1000))
 
     def reject(self, *messages: QueueMessage, reason: str = "") -> None:
-        """They cannot be done: not delivered again. Where the group has a dead-letter topic they go there."""
+        """Settle messages as failed: they are not delivered again, and go to the group's dead-letter topic, if any."""
         self._settle(messages, _REJECT, reason=reason)
 
     def renew(self, *messages: QueueMessage) -> None:
-        """Locked again for the whole time that the group's settings give."""
+        """Renew the locks of messages, for the group's full lock time."""
         self._settle(messages, _RENEW)
 
     def close(self) -> None:
-        """What was taken and not settled is available to others at once."""
+        """Disconnect. Messages taken and not settled are available to others at once."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -194,7 +195,7 @@ class QueueConsumer:
         self.close()
 
     def _next(self) -> list[QueueMessage]:
-        """One message, or none for a while."""
+        """The next message; an empty list if none arrives soon."""
         if ahead := self._of_ahead(1):
             return ahead
         found = self.receive(self._prefetch, _WAIT_MS / 1000)
@@ -208,11 +209,11 @@ class QueueConsumer:
         return [self._ahead.popleft() for _ in range(min(most, len(self._ahead)))]
 
     def _keep(self, messages: Sequence[QueueMessage]) -> None:
-        """For the next who asks."""
+        """Keep messages for the next call that asks."""
         self._ahead.extendleft(reversed(messages))
 
     def _give_back(self, messages: Sequence[QueueMessage]) -> None:
-        """Others may have them at once, and this time does not count as a delivery."""
+        """Release messages to others at once, without counting this delivery."""
         with suppress(ClientError):
             self._settle(messages, _UNDELIVERED)
 
@@ -224,7 +225,7 @@ class QueueConsumer:
         return [message for place in taken.places for message in self._messages(place)]
 
     def _messages(self, place: TakenFrom) -> list[QueueMessage]:
-        """What can be read. Nobody else could read the rest, or there is none: that is settled."""
+        """The readable messages. Rejects those that nobody could read, and settles offsets without a record as gaps."""
         counts = {offset: each.count for each in place.ranges for offset in range(each.first, each.last + 1)}
         found: list[QueueMessage] = []
         unreadable: list[int] = []
@@ -251,7 +252,7 @@ class QueueConsumer:
                     )
         gaps = sorted(counts.keys() - set(unreadable))
         with suppress(ClientError):
-            # They come again when their locks end.
+            # If this fails, these offsets are delivered again when their locks end.
             of = _Of(place.partition, place.incarnation)
             self._settle_offsets(of, unreadable, _REJECT, reason="its batch cannot be read")
             self._settle_offsets(of, gaps, _GAP)
@@ -270,7 +271,7 @@ class QueueConsumer:
             try:
                 self._settle_offsets(of, offsets, outcome, delay_ms=delay_ms, reason=reason)
             except ClientError as error:
-                # Those of other partitions are settled all the same.
+                # Messages of other partitions are still settled.
                 refused.append(error)
         if refused:
             raise refused[0]
@@ -325,7 +326,7 @@ class AsyncQueueConsumer:
         return await asyncio.wrap_future(self._thread.submit(call, *args, **options))
 
     async def receive(self, max_messages: int = 1, timeout: float = 1.0) -> list[QueueMessage]:  # noqa: ASYNC109
-        """As `QueueConsumer.receive`. What a call gets that was cancelled is for the next one."""
+        """Like `QueueConsumer.receive`. Messages of a cancelled call go to the next one."""
         return await self._received(partial(self._queue.receive, max_messages, timeout))
 
     async def _received(self, call: Callable[[], list[QueueMessage]]) -> list[QueueMessage]:
@@ -369,7 +370,7 @@ class AsyncQueueConsumer:
 
 
 def _ranges(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Neighbouring offsets as one."""
+    """Merges adjacent offsets into ranges of first and last."""
     first = before = offsets[0]
     for offset in offsets[1:]:
         if offset != before + 1:

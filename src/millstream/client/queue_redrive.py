@@ -1,4 +1,4 @@
-"""Dead letters back to where they came from."""
+"""Sends dead letters back to the topics they came from."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -15,16 +15,16 @@ Send = Callable[[str, bytes | None, bytes | None, Headers], None]
 
 
 class Redriven(msgspec.Struct, frozen=True):
-    """A dead letter and the topic that it went back to; None where it STAYS."""
+    """A dead letter and the topic that it went back to; None if it STAYS."""
 
     letter: QueueMessage
     topic: str | None
 
 
 def redrive(consumer: QueueConsumer, send: Send, most: int, timeout: float = 2.0) -> Iterator[Redriven]:
-    """Send each dead letter to its source, without what made it a letter, then accept it.
+    """Send each dead letter to its source topic, without the dead-letter headers, then accept it.
 
-    A failure in between sends a message twice, and loses none.
+    After a failure in between, a message may be sent twice; none is lost.
     """
     left = most
     while left > 0:
@@ -38,7 +38,7 @@ def redrive(consumer: QueueConsumer, send: Send, most: int, timeout: float = 2.0
                 topic = _redrive(consumer, send, waiting[0])
                 yield Redriven(waiting.popleft(), topic)
         finally:
-            # Letters that come again without having gone anywhere must not be given up for it.
+            # Letters that were not tried must not get closer to their delivery limit.
             consumer._give_back(waiting)  # noqa: SLF001
 
 

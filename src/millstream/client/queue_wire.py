@@ -1,4 +1,4 @@
-"""Our own requests about queues on the wire, for `QueueConsumer` and `QueueAdmin`."""
+"""Sends our own queue requests, for `QueueConsumer` and `QueueAdmin`."""
 
 from collections.abc import Iterator
 from typing import TypeVar
@@ -16,7 +16,7 @@ from millstream.protocol.records import InvalidRecordsError, Record, check_recor
 
 Answer = TypeVar("Answer", bound=msgspec.Struct)
 
-# What is opened of one batch, which any client may have packed.
+# Limits for unpacking a batch, because any client may have written it.
 _UNPACKED_BYTES = 256 << 20
 _OPENED_RECORDS = _OPENED_HEADERS = 1_000_000
 
@@ -29,7 +29,7 @@ def ask_node(node: Connection, action: str, request: QueueRequest, kind: type[An
 
 
 def ask_any(cluster: Cluster, action: str, request: QueueRequest, kind: type[Answer]) -> Answer:
-    """Of any node, until one answers; for what may be asked twice."""
+    """Asks any node until one answers; only for requests that may be repeated."""
     return cluster.patiently(action, lambda: ask_node(cluster.any_node(), action, request, kind))
 
 
@@ -42,7 +42,7 @@ def ask_leader(
 
 
 def batches_of(batches: bytes) -> Iterator[tuple[BatchHeader, list[Record] | None]]:
-    """Batches one behind the other with their records; None where these cannot be read."""
+    """Each data batch's header with its records, or None if they cannot be read."""
     view = memoryview(batches)
     at = 0
     while at < len(view):
@@ -58,6 +58,6 @@ def batches_of(batches: bytes) -> Iterator[tuple[BatchHeader, list[Record] | Non
 
 
 def records_of(batches: bytes) -> Iterator[Record]:
-    """All of them that can be read."""
+    """The records of all readable batches."""
     for _, records in batches_of(batches):
         yield from records or ()

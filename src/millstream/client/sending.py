@@ -1,4 +1,4 @@
-"""The way into librdkafka that `Producer` and `AsyncProducer` share: its start and end, its queue, and its polling."""
+"""The librdkafka producer behind `Producer` and `AsyncProducer`: opens, fills, polls and closes it."""
 
 import threading
 import time
@@ -31,7 +31,7 @@ class Sender:
         self._closed = False
 
     def raw(self) -> "RawProducer":
-        """librdkafka's producer; opens it where it is not open yet."""
+        """librdkafka's producer, opened on first use."""
         raw = self._raw
         return self._open() if raw is None else raw
 
@@ -62,7 +62,7 @@ class Sender:
         return True
 
     def is_ready_for(self, topic: str) -> bool:
-        """Whether a send to the topic starts without asking the cluster anything first."""
+        """Whether a message for the topic can be enqueued without asking the cluster first."""
         return self._raw is not None and self.outgoing.is_ready_for(topic)
 
     def make_ready_for(self, topic: str) -> None:
@@ -70,7 +70,7 @@ class Sender:
         self.outgoing.make_ready_for(topic)
 
     def enqueue_patiently(self, record: ProducerRecord, report: "Report | SendHandle") -> None:
-        """For a full queue: try until there is room, for as long as a send may block."""
+        """Enqueue a message as soon as the full queue has room; QueueFullError after `max_block_ms`."""
         raw = self.raw()
         deadline = time.monotonic() + self.max_block_ms / 1000
         while time.monotonic() < deadline:
@@ -112,7 +112,7 @@ class Sender:
         _produce(raw, self.outgoing.record(record), report)
 
     def _start_polling(self, raw: "RawProducer") -> None:
-        """Delivery reports of single messages arrive also when the program does nothing more with the producer."""
+        """Poll on a thread, so that delivery reports arrive even if the program does not use the producer again."""
         with self._lock:
             if self._stop_polling is None:
                 stop = threading.Event()
@@ -120,7 +120,7 @@ class Sender:
                     target=_poll, args=(raw, stop), name="millstream-producer", daemon=True
                 )
                 thread.start()
-                # Also when the program ends, or forgets the producer, without closing it.
+                # Also stops the thread when the program ends, or drops the producer, without closing it.
                 self._stop_polling = weakref.finalize(self, _stop, stop, thread)
 
 
@@ -132,7 +132,7 @@ def _produce(raw: "RawProducer", record: ProducerRecord, report: "Report | SendH
     """Hand one message to librdkafka; BufferError when its queue is full."""
     partition = -1 if record.partition is None else record.partition
     try:
-        # By position: the binding takes 20 % longer to read keywords.
+        # Positional arguments: keywords make the call 20 % slower.
         raw.produce(
             record.topic,
             record.value,
@@ -154,7 +154,7 @@ def _poll(raw: "RawProducer", stop: threading.Event) -> None:
         try:
             raw.poll(POLL_S)
         except Exception:  # noqa: BLE001 - logged
-            # Of a callback in `extra`, such as error_cb: reports of messages must go on.
+            # A callback in `extra`, such as error_cb, failed; delivery reports must go on.
             log.exception("a callback of the producer failed")
 
 

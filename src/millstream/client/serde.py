@@ -1,4 +1,4 @@
-"""Between the objects of a program and the bytes of a message.
+"""Converts between a program's objects and the bytes of a message.
 
 A `Serde` names both directions. `STRING`, `JSON`, `MSGPACK` and `BYTES` are ready to use; any function can take their
 place in a configuration:
@@ -65,7 +65,7 @@ def serializer_of(choice: "Serde[Any] | Serializer | None") -> Serializer | None
 
 
 def deserializer_of(choice: "Serde[Any] | Deserializer[Any] | None") -> Deserializer[Any] | None:
-    # Messages hold bytes already; leaving them as they are is also the fastest.
+    # Messages already hold bytes, so converting nothing is the fastest.
     if choice is BYTES:
         return None
     return choice.deserialize if isinstance(choice, Serde) else choice

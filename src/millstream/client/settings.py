@@ -1,5 +1,5 @@
-"""What both configurations share: the choices that they offer, the refusal of unknown names, and the property of
-librdkafka behind each field."""
+"""Shared parts of both configurations: their enumerations, the refusal of unknown names, and the mapping of fields to
+librdkafka's properties."""
 
 import dataclasses
 import functools
@@ -71,10 +71,10 @@ def names_checked(config: type[_Config]) -> type[_Config]:
 
 
 def to_properties(config: object, names: Mapping[str, str], own: Mapping[str, str]) -> dict[str, Any]:
-    """librdkafka's properties for the fields that are set, and what `extra` adds to them.
+    """librdkafka's properties for the fields that are set, and those that `extra` adds.
 
-    `names` maps fields to properties, `own` further properties to the field that decides them. `extra` may have none
-    of these, so that there is one place to look for each.
+    `names` maps fields to properties, and `own` maps further properties to the fields that decide them. `extra` may
+    contain none of these, so that each is set in one place.
     """
     properties: dict[str, Any] = {}
     for field, name in names.items():
@@ -90,7 +90,7 @@ def to_properties(config: object, names: Mapping[str, str], own: Mapping[str, st
 
 
 def servers(value: str | Iterable[str]) -> str:
-    """Bootstrap servers as librdkafka wants them."""
+    """Bootstrap servers in librdkafka's form."""
     addresses = value.split(",") if isinstance(value, str) else list(value)
     cleaned = [address.strip() for address in addresses]
     if not cleaned or not all(cleaned):

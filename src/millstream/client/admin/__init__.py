@@ -1,5 +1,5 @@
 """Kafka's admin requests as methods with typed results: `Admin` and, for asyncio, `AsyncAdmin`.
 
-Over `client.wire`, so nothing here needs librdkafka. What an operator does with them (plans, explanations, resets) is
-in `millstream.admin`.
+They use `client.wire`, so nothing here needs librdkafka. The operator's tools built on them (plans, explanations,
+resets) are in `millstream.admin`.
 """

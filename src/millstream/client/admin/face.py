@@ -1,4 +1,4 @@
-"""`Admin`, and the same for asyncio."""
+"""`Admin` and its asyncio counterpart, `AsyncAdmin`."""
 
 import asyncio
 import functools
@@ -38,7 +38,7 @@ class Admin(GroupAdmin, SettingsAdmin):
 
     bootstrap_servers: addresses (host:port) of one or more brokers
     client_id: the name that the broker's log and quotas know this client by
-    timeout_ms: how long a call goes on while what goes wrong may pass: an election, a coordinator that loads
+    timeout_ms: how long a call is retried after errors that may pass: an election, a coordinator that is loading
     extra: security by Kafka's names or librdkafka's: `{"security.protocol": "SSL", "ssl.ca.location": "ca.pem"}`
     """
 
@@ -84,7 +84,7 @@ def _awaited(
 
 
 class AsyncAdmin:
-    """An `Admin` whose calls are awaited; none of them blocks the event loop, and they are made one after the other.
+    """An `Admin` whose calls are awaited. None of them blocks the event loop; they run one after the other.
 
     >>> async def main():
     ...     async with AsyncAdmin("localhost:9092") as admin:

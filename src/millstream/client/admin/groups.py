@@ -1,4 +1,4 @@
-"""Consumer groups: which there are, their members and positions, and changing both from outside."""
+"""Consumer groups: lists and describes them, and changes their offsets from outside."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from millstream.client.positions import Place, TopicPartition
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.wire import MalformedRequest, Reader
 
-# The newest that name one group, and topics by name.
+# The newest versions whose requests hold a single group and name topics instead of giving their ids.
 _OFFSET_FETCH_VERSION, _OFFSET_COMMIT_VERSION = 7, 9
 _CONSUMER_PROTOCOL = ("consumer", "")
 _NOT_CONSUMER_GROUP = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
@@ -37,7 +37,7 @@ class GroupAdmin(TopicAdmin):
         return [each for _, each in sorted(cluster.patiently("cannot list groups", ask).items())]
 
     def describe_group(self, group: str) -> GroupInfo:
-        """UnknownGroupError when it does not exist."""
+        """A group's members and positions; UnknownGroupError when it does not exist."""
         found = self.describe_groups([group])
         if not found:
             raise UnknownGroupError(f"there is no group {group!r}", ErrorCode.GROUP_ID_NOT_FOUND.name)
@@ -54,7 +54,7 @@ class GroupAdmin(TopicAdmin):
         return [_info(group, *known[group], committed[group], ends) for group in known]
 
     def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """What the group has committed, by partition: the offset of the next message that it reads."""
+        """The group's committed offsets by partition: each is the offset of the next message to read."""
         reply = self._ask_coordinator(
             group, f"cannot read the offsets of group {group!r}", "offset_fetch", _OFFSET_FETCH_VERSION,
             group_id=group, topics=None,
@@ -67,7 +67,7 @@ class GroupAdmin(TopicAdmin):
         }
 
     def set_offsets(self, group: str, offsets: Mapping[Place, int]) -> None:
-        """Let a group without members go on at other offsets. GroupChangedError while it has members."""
+        """Let a group without members continue at other offsets. GroupChangedError while it has members."""
         action = f"cannot set the offsets of group {group!r}"
         topics: dict[str, list[dict[str, Any]]] = {}
         for (topic, index), offset in offsets.items():
@@ -83,7 +83,7 @@ class GroupAdmin(TopicAdmin):
             raise GroupChangedError(f"{action}: it has members; stop them first", error.code) from error
 
     def delete_offsets(self, group: str, places: Iterable[Place]) -> None:
-        """Forget what a group has committed for partitions that none of its members reads."""
+        """Delete a group's committed offsets of partitions that none of its members reads."""
         action = f"cannot delete offsets of group {group!r}"
         topics: dict[str, list[dict[str, int]]] = {}
         for topic, index in places:
@@ -102,8 +102,8 @@ class GroupAdmin(TopicAdmin):
             raise _group_error(group, action, result.error_code)
 
     def _described(self, group: str) -> "tuple[str, tuple[str, str], tuple[GroupMember, ...]] | None":
-        """State, type and assignor, members; None when it does not exist. First by the newer protocol's request, which
-        knows only groups of its own."""
+        """The group's state, its type and assignor, and its members; None when it does not exist. Asks first with the
+        newer protocol's request, which knows only groups of the newer protocol."""
         action = f"cannot describe group {group!r}"
         try:
             (found,) = self._ask_coordinator(
@@ -140,7 +140,8 @@ class GroupAdmin(TopicAdmin):
         skip: Sequence[ErrorCode] = (),
         **fields: Any,
     ) -> Any:
-        """Asks again while the coordinator moves or loads. Raises the reply's or a group's error, unless in `skip`."""
+        """The coordinator's reply. Asks again while the coordinator moves or loads; raises the error of the reply or of
+        a group in it, unless in `skip`."""
         cluster = self._cluster
 
         def ask() -> Any:
@@ -150,7 +151,7 @@ class GroupAdmin(TopicAdmin):
                     raise _group_error(group, action, code)
             parts = [part for topic in getattr(reply, "topics", ()) for part in topic.partitions]
             for each in (*parts, *getattr(reply, "results", ())):
-                # The caller reports errors that do not pass.
+                # Errors that are not retriable are left to the caller.
                 if each.error_code and (failure := from_code(action, each.error_code)).retriable:
                     raise failure
             return reply
@@ -194,7 +195,7 @@ def _sorted(members: Iterable[GroupMember]) -> tuple[GroupMember, ...]:
 
 
 def _assigned(data: memoryview) -> list[TopicPartition]:
-    """Kafka's ConsumerProtocolAssignment; nothing while a group rebalances, or where it is of another kind."""
+    """The partitions in Kafka's ConsumerProtocolAssignment; none while a group rebalances, or in another format."""
     reader = Reader(data)
     try:
         reader.i16()

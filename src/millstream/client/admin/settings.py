@@ -1,4 +1,4 @@
-"""Settings of topics and brokers, and what brokers have on disk."""
+"""Settings of topics and brokers, and the log directories of brokers."""
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
@@ -24,7 +24,7 @@ _SOURCES = {
 
 
 class ResourceKind(IntEnum):
-    """What settings belong to, by Kafka's numbers."""
+    """The kinds of resources that have settings, by Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -39,13 +39,13 @@ class SettingsAdmin:
         return self._configs(ResourceKind.TOPIC, topic)
 
     def broker_configs(self, broker: int | None = None) -> dict[str, ConfigEntry]:
-        """All settings of a broker by name; without one, what is set for all brokers while they run."""
+        """All settings of a broker by name; without a broker, the dynamic settings of all brokers."""
         return self._configs(ResourceKind.BROKER, "" if broker is None else str(broker))
 
     def alter_topic_configs(
         self, topic: str, to_set: Mapping[str, str] | None = None, to_delete: Iterable[str] = ()
     ) -> None:
-        """Change some settings and return others to their defaults; the rest stays."""
+        """Change some settings and reset others to their defaults; the rest stays."""
         self.alter_configs(ResourceKind.TOPIC, {topic: {**dict.fromkeys(to_delete), **(to_set or {})}})
 
     def alter_broker_configs(
@@ -54,12 +54,12 @@ class SettingsAdmin:
         to_set: Mapping[str, str] | None = None,
         to_delete: Iterable[str] = (),
     ) -> None:
-        """As `alter_topic_configs`, for a broker or, without one, for all of them."""
+        """Like `alter_topic_configs`, for one broker, or for all brokers when none is given."""
         name = "" if broker is None else str(broker)
         self.alter_configs(ResourceKind.BROKER, {name: {**dict.fromkeys(to_delete), **(to_set or {})}})
 
     def alter_configs(self, kind: ResourceKind, settings: Mapping[str, Mapping[str, str | None]]) -> None:
-        """Set what has a value, and remove what has none, for each resource by name."""
+        """Change the settings of each named resource; a setting whose value is None is reset."""
         resources = [
             {
                 "resource_type": kind,
@@ -73,14 +73,14 @@ class SettingsAdmin:
         ]
         if not resources:
             return
-        # Kafka's brokers take changes for themselves only; Millstream's take any.
+        # A Kafka broker accepts changes to its own settings only; a Millstream node accepts all.
         to = next(iter(settings)) if len(settings) == 1 else ""
         for each in self._ask(kind, to, "incremental_alter_configs", resources=resources).responses:
             self._check(kind, each, "cannot change the configuration of")
 
     def log_dirs(self, broker: int | None = None) -> list[LogDir]:
-        """The directories of a broker, or of all, with the size of each partition. Of all, one that does not answer has
-        an error in place of its directories."""
+        """The log directories of one broker, or of all, with the size of each partition. When all are asked, a broker
+        that does not answer is listed with an error instead of its directories."""
         cluster = self._cluster
         cluster.patiently("cannot read the cluster's metadata", lambda: cluster.metadata([]))
         found = []
@@ -119,7 +119,7 @@ class SettingsAdmin:
         }
 
     def _ask(self, kind: ResourceKind, name: str, request: str, **fields: Any) -> Any:
-        """Of a broker itself, where it is about one: Kafka's brokers answer for themselves only."""
+        """Asks the broker itself about a broker: a Kafka broker answers only for itself. Otherwise asks any node."""
         cluster = self._cluster
         if kind is ResourceKind.BROKER and name:
             cluster.patiently("cannot read the cluster's metadata", lambda: cluster.metadata([]))

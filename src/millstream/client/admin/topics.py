@@ -1,4 +1,4 @@
-"""Topics and partitions: what there is, making and deleting, offsets, and deleting the oldest records."""
+"""Topics and partitions: lists, creates and deletes them, finds offsets, and deletes the oldest records."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -32,7 +32,7 @@ class TopicAdmin:
         return timedelta(seconds=self._cluster.settings.api_timeout_s)
 
     def metadata(self) -> ClusterInfo:
-        """The cluster, its brokers and all topics, internal ones too."""
+        """The cluster, its brokers and all topics, including internal ones."""
         cluster = self._cluster
         info = cluster.patiently("cannot read the cluster's metadata", lambda: cluster.metadata(None))
         return ClusterInfo(
@@ -43,11 +43,11 @@ class TopicAdmin:
         )
 
     def list_topics(self, *, internal: bool = False) -> list[TopicInfo]:
-        """All topics, sorted by name; with `internal` those that the cluster keeps for itself too."""
+        """All topics, sorted by name; with `internal` also the cluster's own."""
         return [each for each in self.metadata().topics if internal or not each.is_internal]
 
     def describe_partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """A topic's partitions, without their offsets; UnknownTopicError when there is no such topic."""
+        """A topic's partitions, without their offsets; UnknownTopicError when the topic does not exist."""
         return self._found(topic).partitions
 
     def describe_topic(self, topic: str) -> TopicInfo:
@@ -74,7 +74,7 @@ class TopicAdmin:
         *,
         validate_only: bool = False,
     ) -> None:
-        """Make a topic; the cluster's defaults fill in what is left out. TopicExistsError when the name is taken."""
+        """Create a topic; omitted arguments take the cluster's defaults. TopicExistsError when the name is taken."""
         new = {
             "name": topic,
             "num_partitions": partitions or -1,
@@ -94,13 +94,13 @@ class TopicAdmin:
         self._raise_first_of_topic(topic, f"cannot delete topic {topic!r}", reply.responses)
 
     def add_partitions(self, topic: str, total: int) -> None:
-        """Add partitions until the topic has `total`. From then on keys go to other partitions."""
+        """Add partitions until the topic has `total`. From then on a key may map to another partition."""
         wanted = {"name": topic, "count": total, "assignments": None}
         reply = self._cluster.call_once("create_partitions", topics=[wanted], timeout=self._patience)
         self._raise_first_of_topic(topic, f"cannot give topic {topic!r} {total} partitions", reply.results)
 
     def offsets(self, places: Iterable[Place], when: When = "latest") -> dict[TopicPartition, int]:
-        """Each partition's start or end, or its first message at or after a time (its end when there is none)."""
+        """The offset of each partition's start, end, or first message at or after a time (the end if there is none)."""
         wanted = [TopicPartition(*place) for place in places]
         self._check_places(wanted)
         found = self._cluster.offsets(dict.fromkeys(wanted, _timestamp(when)))
@@ -109,7 +109,7 @@ class TopicAdmin:
         return {place: found[place] for place in wanted}
 
     def known_offsets(self, places: Iterable[Place], when: When = "latest") -> dict[TopicPartition, int]:
-        """As `offsets`, but leaves out partitions whose leader does not answer or that have no message that late."""
+        """Like `offsets`, but leaves out partitions whose leader does not answer, or without a message that late."""
         wanted = {TopicPartition(*place): _timestamp(when) for place in places}
         leads = {
             TopicPartition(topic.name or "", each.partition): each.leader >= 0
@@ -125,7 +125,7 @@ class TopicAdmin:
         }
 
     def delete_records(self, before: Mapping[Place, int]) -> dict[TopicPartition, int]:
-        """Delete the records before an offset (-1: all); returns where each partition now starts. Cannot be undone."""
+        """Delete the records before an offset (-1: all); returns each partition's new start. Cannot be undone."""
         if not before:
             return {}
         self._check_places(before)

@@ -25,7 +25,7 @@ class BrokerInfo(msgspec.Struct, frozen=True):
 
 
 class PartitionInfo(msgspec.Struct, frozen=True):
-    """A partition. `leader` is None while it has none; offsets are None where they were not asked for, or where the
+    """A partition. `leader` is None while there is no leader; offsets are None if they were not requested or the
     leader did not answer.
 
     >>> PartitionInfo(0, 1, 4, (1, 2), (1,), start_offset=10, end_offset=25).messages
@@ -78,7 +78,7 @@ class TopicInfo(msgspec.Struct, frozen=True):
 
 
 class ClusterInfo(msgspec.Struct, frozen=True):
-    """A cluster: who is in it, and what it holds. `controller` is None while there is none.
+    """A cluster with its brokers and topics. `controller` is None while there is no controller.
 
     >>> ClusterInfo("id", 1, (BrokerInfo(1, "localhost", 9092),), ()).controller
     1
@@ -110,7 +110,7 @@ class ConfigEntry(msgspec.Struct, frozen=True):
 
 
 class GroupListing(msgspec.Struct, frozen=True):
-    """A consumer group by name; `state` and `type` are empty where an old broker does not tell.
+    """A consumer group by name; `state` and `type` are empty when an old broker does not report them.
 
     >>> GroupListing("billing", "Stable", "consumer").group
     'billing'
@@ -122,7 +122,7 @@ class GroupListing(msgspec.Struct, frozen=True):
 
 
 class GroupMember(msgspec.Struct, frozen=True):
-    """A member of a group, and what it reads.
+    """A member of a group, and the partitions assigned to it.
 
     >>> GroupMember("m-1", None, "app", "10.0.0.7", (TopicPartition("events", 0),)).host
     '10.0.0.7'
@@ -136,7 +136,7 @@ class GroupMember(msgspec.Struct, frozen=True):
 
 
 class GroupPosition(msgspec.Struct, frozen=True):
-    """Where a group is in a partition.
+    """A group's position in a partition.
 
     >>> GroupPosition(TopicPartition("events", 0), committed_offset=7, end_offset=10).lag
     3
@@ -149,14 +149,14 @@ class GroupPosition(msgspec.Struct, frozen=True):
 
     @property
     def lag(self) -> int | None:
-        """None while nothing is committed: it is not known where the group will start."""
+        """None while nothing is committed: the group's starting position is unknown."""
         if self.committed_offset is None or self.end_offset is None:
             return None
         return max(self.end_offset - self.committed_offset, 0)
 
     @property
     def is_lag_unknown(self) -> bool:
-        """Something is committed, and the partition's leader did not say where it ends."""
+        """Whether an offset is committed, but the partition's end is unknown because its leader did not answer."""
         return self.committed_offset is not None and self.end_offset is None
 
 
@@ -176,22 +176,22 @@ class GroupInfo(msgspec.Struct, frozen=True):
 
     @property
     def lag(self) -> int:
-        """Of the partitions of which it is known."""
+        """The sum over the partitions whose lag is known."""
         return sum(position.lag or 0 for position in self.positions)
 
     @property
     def committed(self) -> "tuple[TopicPartition, ...]":
-        """The partitions for which something is committed."""
+        """The partitions with a committed offset."""
         return tuple(each.place for each in self.positions if each.committed_offset is not None)
 
     @property
     def unknown_lags(self) -> int:
-        """How many partitions `lag` leaves out."""
+        """The number of partitions that `lag` leaves out because their end is unknown."""
         return sum(position.is_lag_unknown for position in self.positions)
 
 
 class LogDir(msgspec.Struct, frozen=True):
-    """A directory of a broker, and the bytes that it has of each partition.
+    """A log directory of a broker, with the size of each partition in bytes.
 
     >>> LogDir(1, "/data", {TopicPartition("events", 0): 100, TopicPartition("events", 1): 50}).size_bytes
     150
@@ -202,7 +202,7 @@ class LogDir(msgspec.Struct, frozen=True):
     sizes: Mapping[TopicPartition, int]
     total_bytes: int | None = None
     usable_bytes: int | None = None
-    """Of the disk, where the broker tells."""
+    """Free space of the disk, if the broker reports it."""
     error: str | None = None
 
     @property

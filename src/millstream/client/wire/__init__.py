@@ -1,5 +1,5 @@
 """A blocking Kafka client for our own tools: the command line, `admin`, backups, Spark's tasks.
 
-It does what librdkafka does not: requests of any kind, the bytes of record batches as the broker sent them, and words
-for one node of a cluster. Comes in: settings as values. Must not come in: a thread, Spark, numpy, a node.
+It does what librdkafka cannot: requests of any kind, record batches as raw bytes, and requests to one particular node.
+It takes its settings as values. It must not use threads, Spark, numpy, or code of a node.
 """

@@ -1,5 +1,4 @@
-"""A cluster seen through its nodes: topics, leaders, offsets, coordinators. Waits out restarts and elections, within
-limits."""
+"""Finds a cluster's topics, leaders, offsets and coordinators. Waits out restarts and elections, within limits."""
 
 import ssl
 import time
@@ -37,7 +36,7 @@ _MISSING = frozenset(
 
 
 class Cluster:
-    """Not for several threads at once; a context manager.
+    """Connections to a cluster's nodes. A context manager, for one thread at a time.
 
     with Cluster(ClusterSettings((("localhost", 9092),))) as cluster:
         cluster.call("list_partition_reassignments", topics=None).topics
@@ -49,7 +48,7 @@ class Cluster:
         self._bootstrap = list(settings.bootstrap)
         self._connections: dict[Address, Connection] = {}
         self.addresses: dict[int, Address] = {}
-        """Of all nodes, as the last metadata had them."""
+        """The addresses of all nodes, from the latest metadata."""
         self._leaders: dict[Place, int] = {}
 
     def __enter__(self) -> Self:
@@ -59,7 +58,7 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Whatever was in flight is lost. The next request makes new connections and asks for leaders again."""
+        """Drop all connections and known leaders. The next request connects and asks for leaders again."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -85,7 +84,7 @@ class Cluster:
         return self._connected(address)
 
     def leader(self, topic: str | bytes, partition: int) -> Connection:
-        """A connection to the partition's leader, as far as known."""
+        """A connection to the partition's leader, as last known."""
         return self.node(self.leader_of(topic, partition))
 
     def leader_of(self, topic: str | bytes, partition: int) -> int:
@@ -93,15 +92,15 @@ class Cluster:
         return self._leaders[topic, partition]
 
     def coordinator(self, group: str) -> Connection:
-        """Of a group; found each time, as groups move."""
+        """A connection to the group's coordinator, looked up each time, because groups move."""
         reply = self.any_node().call("find_coordinator", _COORDINATOR_VERSION, key=group, key_type=0)
         if reply.error_code:
             raise from_code(f"group {group!r} has no coordinator", reply.error_code, reply.error_message)
         return self._connected((reply.host, reply.port))
 
     def call(self, name: str, version: int | None = None, **fields: Any) -> Any:
-        """The reply of any node; when a connection breaks the next node is asked. For what may be asked twice."""
-        # Once more than there are: the first may be a connection that was open and is broken.
+        """The reply of any node; if a connection breaks, asks the next. Only for requests that may be repeated."""
+        # One attempt more than there are nodes: the first may use an open connection that has broken since.
         for left in range(len(self._bootstrap) + len(self.addresses), -1, -1):
             node = self.any_node()
             try:
@@ -115,7 +114,7 @@ class Cluster:
         raise AssertionError("the last attempt returns or raises")
 
     def call_node(self, node_id: int, name: str, **fields: Any) -> Any:
-        """The reply of one node, over a new connection where the old one is broken. For what may be asked twice."""
+        """The reply of one node; reconnects once if the connection broke. Only for requests that may be repeated."""
         for is_last in (False, True):
             try:
                 return self.node(node_id).call(name, **fields)
@@ -130,8 +129,8 @@ class Cluster:
         raise AssertionError("the last attempt returns or raises")
 
     def call_once(self, name: str, version: int | None = None, **fields: Any) -> Any:
-        """For a change that would fail the second time. TimedOutError when it is unknown whether it was made."""
-        # A connection that broke while nothing was asked is found out before.
+        """For changes that must not be repeated. TimedOutError when it is unknown whether the change was made."""
+        # A harmless request first replaces a connection that broke while idle.
         self.call("api_versions", 0)
         try:
             return self.any_node().call(name, version, **fields)
@@ -140,7 +139,7 @@ class Cluster:
             raise TimedOutError(f"{error.strerror or error}; it may have been done all the same") from error
 
     def patiently(self, action: str, attempt: Callable[[], T], timeout_s: float | None = None) -> T:
-        """`attempt`, repeated with new connections and leaders while what goes wrong may pass."""
+        """The result of `attempt`, retried with new connections and leaders after errors that may pass."""
         limit = self.settings.api_timeout_s if timeout_s is None else timeout_s
         deadline = time.monotonic() + limit
         backoff = self.settings.retry_backoff_s
@@ -183,7 +182,7 @@ class Cluster:
         connection = self._connections.pop(address, None)
         if connection is not None:
             connection.close()
-        # The next call asks another node first.
+        # Moved to the end, so that the next call asks another node first.
         if address in self._bootstrap:
             self._bootstrap.remove(address)
             self._bootstrap.append(address)
@@ -191,7 +190,7 @@ class Cluster:
     # -- topics and offsets
 
     def metadata(self, topics: Iterable[str] | None) -> ClusterInfo:
-        """Of the topics named, or of all; leaders and addresses are known from then on."""
+        """The metadata of the named topics, or of all. Remembers the leaders and the nodes' addresses."""
         node = self.any_node()
         oldest = requests.METADATA_VERSION
         version = node.version_of(requests.METADATA, requests.NEWEST_METADATA_VERSION, oldest)
@@ -210,7 +209,7 @@ class Cluster:
         return info
 
     def topics(self, names: Iterable[str] | None) -> dict[str, TopicMetadata]:
-        """The existing topics, of `names` or of all."""
+        """The topics of `names` that exist, or all topics."""
         wanted = None if names is None else sorted(set(names))
         if wanted == []:
             return {}
@@ -228,7 +227,7 @@ class Cluster:
         return self.patiently("the cluster's topics cannot be listed", ask)
 
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Offsets by time in milliseconds, LATEST or EARLIEST; -1 where no record is that late."""
+        """The offsets at a time in milliseconds, LATEST or EARLIEST; -1 if no record is that late."""
         found: dict[TopicPartition, int] = {}
 
         def ask() -> dict[TopicPartition, int]:
@@ -244,7 +243,8 @@ class Cluster:
     def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, skips_failures: bool = False
     ) -> list[requests.FoundOffset]:
-        """As the leaders answer, once; those who do not may be left out, if their partitions have leaders."""
+        """Asks each leader once. `skips_failures` leaves out leaders that do not answer, but not partitions without
+        a leader."""
         self._find_leaders(wanted)
         by_node: dict[int, dict[str, dict[int, int]]] = {}
         for (topic, partition), at in wanted.items():
@@ -263,7 +263,7 @@ class Cluster:
         return found
 
     def _find_leaders(self, places: Iterable[Place]) -> None:
-        """Asks for those that are not known; a partition between two leaders is not gone."""
+        """Asks for leaders that are not known. Distinguishes partitions without a leader from missing ones."""
         unknown = [place for place in places if self._leaders.get(place, -1) < 0]
         if not unknown:
             return

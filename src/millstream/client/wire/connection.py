@@ -1,4 +1,4 @@
-"""One connection to one node. Requests may be sent ahead; replies come in their order."""
+"""A connection to one node. Several requests may be in flight; replies come in the order of the requests."""
 
 import socket
 from errno import ETIMEDOUT
@@ -17,15 +17,15 @@ _FIRST_BYTES = 64 * 1024
 
 
 class Connection:
-    """OSError when it cannot be made, or breaks. A reply is a view of a buffer that the next one overwrites: take out
-    of it what you keep.
+    """Raises OSError when it cannot connect or the connection breaks. A reply is a view of a buffer that the next reply
+    overwrites: copy what you keep.
 
-    The first request asks for the API versions: a node that is stopped accepts connections and never answers, and one
-    that waits for others hangs up. Neither is waited for.
+    The first request asks for the API versions, with a short time-out: a suspended node accepts connections but never
+    answers, and a node that waits for others hangs up.
     """
 
     def __init__(self, address: Address, settings: ClusterSettings, *, is_for_client: bool = True) -> None:
-        """Without `is_for_client` nothing is said at first: for the nodes' own requests, which `ask` sends."""
+        """With `is_for_client` false, sends no request at first: for requests between nodes, which `ask` sends."""
         self.address = address
         self._is_for_client = is_for_client
         self._settings = settings
@@ -61,8 +61,8 @@ class Connection:
             raise
 
     def _ask_for_itself(self) -> None:
-        """A node that forwards for clients is to say what it has itself, and which others there are. Another kind of
-        broker hangs up on what it does not know."""
+        """Asks a node that forwards clients' requests to answer for itself and name the other nodes. Brokers of another
+        kind hang up on this request; then connects again without it."""
         try:
             self.ask(PEER_CLIENT, encode_greeting(Greeting()))
         except OSError:
@@ -89,8 +89,8 @@ class Connection:
         return min(high, newest)
 
     def call(self, name: str, version: int | None = None, **fields: Any) -> Any:
-        """The reply to the request, of the newest version that both sides know, or of `version` at most;
-        dictionaries stand for the entities within it."""
+        """The reply to a request of the newest version that both sides know, but at most `version`. Nested structures
+        of the request are passed as dictionaries."""
         from millstream.protocol.codec import decode_response, encode_request
 
         api = _APIS[name]
@@ -98,13 +98,13 @@ class Connection:
         flexible = api.is_flexible(version)
         reply = self.request(api.key, version, encode_request(api, version, fields), flexible=flexible)
         try:
-            # Nothing of what is decoded may refer to the buffer.
+            # A copy, because decoded values must not refer to the buffer.
             return decode_response(api, version, memoryview(bytes(reply)))
         except MalformedRequest as error:
             raise BrokenStream(0, f"the answer to {name} cannot be read: {error}") from error
 
     def ask(self, key: int, body: bytes) -> bytes:
-        """The reply to a request that is no Kafka message: of nodes among themselves, and our own tools."""
+        """The reply to a request outside of Kafka's protocol, as nodes and our own tools send them."""
         return bytes(self.request(key, 0, body))
 
     def request(self, key: int, version: int, body: bytes, *, flexible: bool = False) -> memoryview:
@@ -112,12 +112,12 @@ class Connection:
             self.send(key, version, body, flexible=flexible)
             return self.receive()
         except BaseException:
-            # By Ctrl-C too: the answer that is still to come would be taken for the next request's.
+            # Also after Ctrl-C: the pending reply would be taken for the next request's.
             self.close()
             raise
 
     def send(self, key: int, version: int, body: bytes, *, flexible: bool = False) -> None:
-        # Kafka's one exception: a client that asks for versions may not know yet how headers are written.
+        # Kafka's one exception: ApiVersions has an old header, as the client does not know the broker's versions yet.
         is_head_flexible = flexible and key != requests.API_VERSIONS
         head = self._stream.head(
             key, version, len(body), is_head_flexible, client_id=self._client_id, flexible=flexible
@@ -144,7 +144,7 @@ class Connection:
             try:
                 count = self._socket.recv_into(view)
             except ConnectionResetError:
-                # It was closed before the request was read.
+                # The node closed the connection without reading the request.
                 count = 0
             if not count:
                 raise ConnectionError(

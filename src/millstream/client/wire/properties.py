@@ -1,4 +1,4 @@
-"""Security from Kafka's properties, by the Java client's names and by librdkafka's, as values."""
+"""Reads security settings from Kafka's properties, by the names of the Java client or of librdkafka."""
 
 import re
 from collections.abc import Mapping
@@ -104,7 +104,7 @@ def jaas_options(text: str) -> dict[str, str]:
 
 
 def librdkafka_security(properties: Mapping[str, str]) -> dict[str, Any]:
-    """The same security in librdkafka's names."""
+    """The same security settings under librdkafka's names."""
     security = security_of(properties)
     made: dict[str, Any] = {"security.protocol": security.protocol.value}
     if security.protocol.has_tls:
@@ -151,7 +151,7 @@ def addresses(servers: str) -> tuple[Address, ...]:
     """`HOST[:PORT]`, several separated by commas; an IPv6 host is in brackets."""
     found = []
     for server in servers.split(","):
-        # A listener's name in front (PLAINTEXT://) is Kafka's habit.
+        # Kafka allows a listener name in front (PLAINTEXT://).
         address = server.strip().rpartition("://")[2]
         if not address:
             continue

@@ -1,6 +1,6 @@
-"""The requests of a reader by hand: these run before each micro-batch, and a task must not import a schema library.
+"""The requests of a reader, encoded by hand: they run before each micro-batch, and a task must not import the schemas.
 
-Every broker since Kafka 2.3 serves them, but for fetches by topic id, which came with Kafka 2.8.
+Every broker since Kafka 2.3 serves them, except fetches by topic id, which came with Kafka 2.8.
 """
 
 import struct
@@ -58,7 +58,7 @@ class FoundOffset(NamedTuple):
 
 
 class FetchReply(NamedTuple):
-    """`records` is where the batches lie in the reply: position and size."""
+    """`records` is the position and size of the batches in the reply."""
 
     error: int
     high_watermark: int
@@ -69,7 +69,7 @@ class FetchReply(NamedTuple):
 
 
 def read_api_versions(reply: memoryview) -> dict[int, tuple[int, int]]:
-    """The first and the last version of every API; of version 0, which every broker answers."""
+    """The oldest and newest version of every API, from a reply of version 0, which every broker sends."""
     reader = Reader(reply)
     reader.i16()
     return {
@@ -78,14 +78,14 @@ def read_api_versions(reply: memoryview) -> dict[int, tuple[int, int]]:
 
 
 def metadata_request(topics: Sequence[str] | None, version: int = METADATA_VERSION) -> bytes:
-    """None asks for all topics. Asking never creates one."""
+    """Asks for the named topics, or all if None. Never creates a topic."""
     flexible = version >= FLEXIBLE_FROM
     body = array_length(-1 if topics is None else len(topics), flexible=flexible)
     for topic in topics or ():
         if version >= TOPIC_ID_FROM:
             body += NULL_UUID
         body += nullable_string(topic, flexible=flexible) + (_NO_TAGS if flexible else b"")
-    # No creation; no operations of the cluster (8 to 10), none of topics (from 8 on).
+    # Flags: no topic creation; no authorized operations of the cluster (versions 8 to 10) or of topics (from 8 on).
     body += b"\0" + (b"\0" if 8 <= version <= 10 else b"") + (b"\0" if version >= 8 else b"")
     return body + (_NO_TAGS if flexible else b"")
 
@@ -158,9 +158,9 @@ def fetch_request(
     min_bytes: int = 1,
     isolation_level: int = 0,
 ) -> bytes:
-    """One partition, without a fetch session; by the topic's name, or by its id, so that another topic under the same
-    name is never taken for it. The two are of different versions. No rack: a leader that sent us to a follower would
-    not send records."""
+    """Fetches one partition, without a fetch session. A fetch by topic id, which has another version than by name,
+    cannot hit a recreated topic of the same name. Sends no rack, because a leader that redirects a reader to a
+    follower sends no records."""
     head = _FETCH_HEAD.pack(NO_REPLICA, max_wait_ms, min_bytes, max_bytes, isolation_level, 0, -1)
     if isinstance(topic, bytes):
         place = _FETCH_PARTITION_BY_ID.pack(partition, -1, offset, -1, -1, max_bytes)

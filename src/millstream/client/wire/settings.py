@@ -1,4 +1,4 @@
-"""How a cluster is reached: addresses, security, sizes and times. Pickled with the reader, so plain values only."""
+"""Settings of connections: addresses, security, sizes and times. Pickled with the reader, so plain values only."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -58,9 +58,9 @@ class ClusterSettings:
     security: Security = Security()
     client_id: str = "millstream"
     asks_node_itself: bool = False
-    """Ask each node for what it has itself, also where it forwards requests of clients."""
+    """Ask each node to answer for itself, even if it forwards clients' requests."""
     waits_for_topics: bool = False
-    """Ask again for a topic that does not exist, as for errors that pass by themselves."""
+    """Treat a missing topic as a retriable error."""
     connect_timeout_s: float = 5.0
     first_reply_timeout_s: float = 10.0
     read_committed: bool = False

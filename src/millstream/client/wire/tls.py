@@ -16,7 +16,7 @@ def wrap(plain: socket.socket, host: str, settings: Tls) -> ssl.SSLSocket:
 
 
 def context(settings: Tls) -> ssl.SSLContext:
-    """The user has to mend files that are missing or hold no certificate; another try would not help."""
+    """A TLS context. Missing or invalid files raise an error that is not retriable: the user has to fix them."""
     try:
         return _context(settings)
     except (OSError, ValueError) as error:
@@ -38,11 +38,11 @@ def _context(settings: Tls) -> ssl.SSLContext:
 
 @contextlib.contextmanager
 def _file(path: str | None, text: str | None) -> Iterator[str | None]:
-    """The ssl module reads client certificates from files alone."""
+    """A path to the PEM: the ssl module reads client certificates only from files, so a text gets a temporary one."""
     if text is None:
         yield path
         return
-    # 0600: a private key may be in it.
+    # mkstemp creates the file with mode 0600; it may hold a private key.
     handle, name = tempfile.mkstemp(suffix=".pem")
     try:
         with os.fdopen(handle, "w") as file:
