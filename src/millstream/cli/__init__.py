@@ -1,5 +1,5 @@
 """The `millstream` command: one file per command group, nothing but parsing, calling and showing.
 
-The top of the house: may import every other room, and no room imports this one. Nothing heavy is
-imported at module level outside a command's own file, so that `millstream serve` starts fast.
+The top layer: may import every other package, and no package imports this one. Nothing heavy is imported at module
+level outside a command's own file, so that `millstream serve` starts fast.
 """

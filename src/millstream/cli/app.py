@@ -17,7 +17,7 @@ EXIT_CODES = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the cluster cannot 
 
 @dataclass(frozen=True, slots=True)
 class CommandFile:
-    """Where a command lives: a module with `command` (one command) or `app` (a group of them)."""
+    """The module of a command, with `command` (a single command) or `app` (a group of commands)."""
 
     module: str
     is_group: bool = False
@@ -43,12 +43,12 @@ COMMANDS = {
 
 
 def build_app(command: str | None) -> typer.Typer:
-    """The branch of `command`, or the whole tree if there is no such command (for help and errors)."""
+    """The command tree with only the branch of `command`, or the whole tree if there is no such command."""
     app = typer.Typer(
         help="Run a Millstream node, and work with topics, groups and messages of any Kafka-compatible cluster.",
         epilog=EXIT_CODES,
         no_args_is_help=True,
-        # Loading shell completion costs every command some milliseconds.
+        # Shell completion would cost every command some milliseconds to load.
         add_completion=command not in COMMANDS or COMPLETION_VARIABLE in os.environ,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},

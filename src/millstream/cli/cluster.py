@@ -87,10 +87,10 @@ def up(
 
 
 def take_signals_as_ctrl_c() -> None:
-    """The nodes are in sessions of their own, and would go on running if they were not stopped.
+    """Stop the nodes on SIGINT, SIGTERM and SIGHUP: they run in their own sessions, and would otherwise keep running.
 
-    A shell's background job ignores SIGINT by default; a SIGINT that is sent to it on purpose counts. `nohup` means
-    that the cluster is to outlive the terminal.
+    A shell's background jobs ignore SIGINT by default; this handles one sent on purpose. A SIGHUP ignored by `nohup`
+    stays ignored, because the cluster shall then outlive the terminal.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -159,14 +159,14 @@ def status(
         try:
             is_healthy = show_status_once(target, as_json)
         except (ClientError, CommandError) as error:
-            # It may come back, and a person who watches wants to see that.
+            # The cluster may come back, which a person who watches wants to see.
             output.note(str(error))
     if is_healthy is None or (check and not is_healthy):
         raise typer.Exit(ExitCode.FAILURE)
 
 
 def show_status_once(target: Target, as_json: bool) -> bool | None:
-    """Whether all is well; None if no node serves yet."""
+    """Show the status; returns whether the cluster is healthy, or None if no node serves yet."""
     from millstream.admin.cluster_view import view_cluster
     from millstream.admin.founding import waiting_nodes
 
@@ -303,7 +303,7 @@ def show_status(view: "ClusterView") -> None:
 
 
 def _named(names: list[str]) -> int | str:
-    """The number, and the first few."""
+    """The number of names, and the first few of them."""
     if not names:
         return 0
     return f"{len(names)}: {', '.join(names[:_NAMES_SHOWN])}" + (", ..." if len(names) > _NAMES_SHOWN else "")
@@ -338,7 +338,7 @@ def export(
 
 
 def _show_waiting(waiting: "dict[str, NodeState]", as_json: bool) -> None:
-    """The nodes run but none serves: what each waits for."""
+    """Show what each node waits for, while none serves yet."""
     if as_json:
         output.json_document(
             {

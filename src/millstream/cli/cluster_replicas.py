@@ -227,7 +227,7 @@ def reassign(
 
 
 def parse_rate(text: str | None, *, is_waiting: bool = True) -> int | None:
-    """Bytes a second, of --throttle."""
+    """The bytes a second in --throttle."""
     if text is None:
         return None
     try:
@@ -254,7 +254,7 @@ def parse_partitions(names: Sequence[str]) -> list[tuple[str, int | None]]:
 def move_replicas(
     cluster: "Cluster", moves: "Sequence[Move]", rate: int | None, timeout: float | None
 ) -> bool:
-    """Move, without a time-out only start to; returns whether all replicas have moved."""
+    """Move replicas; without a time-out only start the moves. Returns whether all replicas have moved."""
     from millstream.admin.moves import move
 
     with shown_progress() as update:
@@ -273,7 +273,7 @@ def shown_progress() -> Iterator[Callable[[int], None]]:
 
 
 def fail_where_not_elected(failed: Sequence[tuple[str, int, str]]) -> None:
-    """Ends the command where partitions did not get the leader that was wanted."""
+    """Fail the command if some partitions did not get the wanted leader."""
     if not failed:
         return
     for topic, index, reason in failed:
@@ -287,7 +287,7 @@ def fail_where_not_elected(failed: Sequence[tuple[str, int, str]]) -> None:
 
 def show_moves(moves: "Sequence[Move]", as_json: bool) -> None:
     if as_json:
-        # As a plan that --file reads.
+        # In the format of a plan for --file.
         output.json_document({"version": 1, "partitions": [each.as_document() for each in moves]})
         return
     output.table(

@@ -49,9 +49,9 @@ class LocalNode(NodeProcess):
 
 @dataclass(slots=True)
 class LocalCluster:
-    """Nodes 1 to `count` under `directory`; ports from `first_port` on, from 9092 on where they are free, or any.
+    """Nodes 1 to `count` under `directory`, with ports from `first_port` on; by default from 9092 on, or any free ones.
 
-    `settings` are sections of a settings file; what the environment says counts more.
+    `settings` are sections of a settings file; the environment overrides them.
     """
 
     directory: Path
@@ -148,7 +148,8 @@ class LocalCluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-            # A node may exit before it can be asked: then it had begun nothing. A removed node exits by itself.
+            # A node may die of the signal before it handles it: then it had not started anything. A removed node exits
+            # by itself.
             if process.returncode not in (0, -signal.SIGTERM) and not node.was_removed:
                 is_clean = False
                 output.note(
@@ -213,7 +214,7 @@ class LocalCluster:
 
 
 def _serves(address: str) -> bool:
-    """Whether the node answers clients: while it waits for others it closes their connections."""
+    """Whether the node answers clients: while it waits for other nodes, it closes clients' connections."""
     host, _, port = address.rpartition(":")
     # ApiVersions, version 0, without a client's name.
     request = b"\x00\x00\x00\x0a\x00\x12\x00\x00\x00\x00\x00\x01\xff\xff"
@@ -226,7 +227,7 @@ def _serves(address: str) -> bool:
 
 
 def _require_free(ports: list[int]) -> None:
-    """A node whose port is taken would ask the program there to let it join, and find another cluster."""
+    """Fail if a port is taken: the nodes would ask the program there to join, and might find another cluster."""
     for port in ports:
         try:
             _listen(port)
@@ -247,7 +248,7 @@ def _is_free(port: int) -> bool:
 
 def _listen(port: int) -> None:
     with socket.socket() as attempt:
-        # As the nodes do: ports of recently closed connections can be used.
+        # As in the nodes: this allows ports of recently closed connections.
         attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         attempt.bind(("127.0.0.1", port))
 

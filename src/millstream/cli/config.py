@@ -109,7 +109,7 @@ def topic_documents(settings: Settings) -> list[dict[str, object]]:
 
 
 def topic_disk(settings: Settings, topic: TopicSettings) -> int | None:
-    """The most that all replicas of all partitions may take; None without a limit."""
+    """The most disk space that all replicas of a topic may take; None without a limit."""
     config = resolve_topic_config(topic.configs, settings.broker_configs())
     if not config.deletes or config.retention_bytes < 0:
         return None

@@ -39,8 +39,8 @@ class StartPosition:
     number: int = 0
 
     def offset_in(self, start: int, end: int, by_time: int | None) -> int:
-        """The first offset to read of a partition that holds offsets from `start` to before `end`;
-        `by_time` is the first offset at or after a timestamp, where there is one."""
+        """The first offset to read in a partition with start <= offset < end. `by_time` is the first offset at or after
+        a timestamp, if there is one."""
         match self.kind:
             case StartKind.BEGINNING:
                 return start
@@ -76,7 +76,7 @@ def parse_start(text: str) -> StartPosition:
 POLL_S = 0.2
 BATCH = 1000
 DEFAULT_FORMAT = "%s\\n"
-# Without --follow an answer is expected; after this long without one the cluster counts as gone.
+# Without --follow, the cluster counts as unreachable after this long without an answer.
 SILENCE_LIMIT_S = 30.0
 
 
@@ -185,7 +185,7 @@ class Reading:
         self.topics = ""
         # On a terminal the messages themselves show the progress.
         self.progress = output.Progress("messages", visible=not sys.stdout.isatty())
-        # The end at the start of the command of every partition not yet read up to there; None if unknown.
+        # The partitions still to be read, each with its end when the command started, or None if that is unknown.
         self.unread: dict[tuple[str, int], int | None] = {}
         self.is_assigned = False
         self.printed: dict[tuple[str, int], int] = {}
@@ -241,7 +241,7 @@ class Reading:
             self.printed.pop((each.topic, each.partition), None)
 
     def commit(self) -> None:
-        """Commit the printed messages. Before a member leaves, and after each round."""
+        """Commit the printed messages; called after each round, and before partitions are taken away."""
         from confluent_kafka import KafkaException, TopicPartition
 
         offsets = [TopicPartition(*place, offset) for place, offset in self.printed.items()]

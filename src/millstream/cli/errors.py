@@ -1,4 +1,4 @@
-"""Failures as the user sees them: one line with the cause and the remedy, and an exit code."""
+"""Turns failures into one line for the user, with cause and remedy, and an exit code."""
 
 import os
 import sys
@@ -60,7 +60,7 @@ class NoAnswer(CommandError):
 
 
 class ReaderGone(Exception):
-    """The reader of our standard output has closed it, as `head` does; nothing is left to do."""
+    """The reader of our standard output has closed it, as `head` does; there is nothing left to do."""
 
 
 def enable_tracebacks() -> None:

@@ -25,7 +25,7 @@ app = typer.Typer(
     help="Look into the files of a partition's log, and check that logs are sound.", no_args_is_help=True
 )
 
-# Rows in one table; a segment can hold millions, and a table is laid out as a whole.
+# The most rows in one table: a segment can hold millions, and a table is laid out as a whole.
 TABLE_ROWS = 1000
 SHOWN_BYTES = 60
 
@@ -77,7 +77,7 @@ def show_metadata(path: Path, as_json: bool) -> None:
     """Show one file of the metadata log, or all files of a directory in order."""
     disk = SystemDisk()
     files = files_of(disk, str(path)) if path.is_dir() else [str(path)]
-    # A snapshot comes before later entries.
+    # Sorted so that a snapshot comes before later entries.
     files.sort(key=lambda each: (Path(each).stem, each.endswith(".wal")))
     if not path.exists():
         raise CommandError(f"{path}: there is no such file")
@@ -125,7 +125,7 @@ def record_document(row: RecordRow) -> dict[str, object]:
 
 
 def show_tables(rows: Iterable[Row]) -> Corruption | None:
-    """One table for each run of rows of a kind, so that records stand under their batch."""
+    """Show each run of rows of one kind as a table, so that records are below their batch."""
     pending: list[Row] = []
     for row in rows:
         if isinstance(row, Corruption):
@@ -163,7 +163,7 @@ def cell(value: object) -> object:
 
 
 def readable(data: bytes) -> str:
-    """Text as text, other bytes as base64, both cut to fit in a line."""
+    """UTF-8 as text, other bytes as base64, both truncated to fit into a line."""
     try:
         text = data.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""`millstream log verify --bootstrap`: the replicas of a running cluster against each other."""
+"""`millstream log verify --bootstrap`: compares the replicas of a running cluster."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -20,14 +20,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from millstream.cli.errors import run_guarded
 
     words = list(arguments)
-    # A shell that completes a command line sets it in the environment.
+    # During shell completion the command line is in the environment.
     line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS") or ""
     command = requested_command(words or line.split()[1:])
     return run_guarded(lambda: build_app(command)(words, prog_name="millstream"))
 
 
 def open_closed_streams() -> None:
-    """Replaces standard streams that the parent has closed by /dev/null."""
+    """Replace standard streams that the parent has closed with /dev/null."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - open as long as the process

@@ -20,7 +20,7 @@ TOKEN = re.compile(r"%(.)|\\x([0-9a-fA-F]{2})|\\(.)|([^%\\]+|.)", re.DOTALL)
 
 
 class MessageFormatError(ValueError):
-    """The text is no message, or no format."""
+    """The text is not a valid message or format."""
 
 
 @dataclass(frozen=True, slots=True)

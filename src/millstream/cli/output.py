@@ -64,7 +64,7 @@ def table(columns: Sequence[str], rows: Sequence[Row], title: str | None = None)
 
 
 def rows(columns: Sequence[str], rows: Sequence[Row], *, as_json: bool, nothing: str = "") -> None:
-    """A table, or a list of objects as JSON; without rows a terminal shows the text `nothing`."""
+    """Show a table, or a list of objects as JSON; without rows a terminal shows the text `nothing`."""
     if as_json:
         json_document([dict(zip(columns, row, strict=True)) for row in rows])
     elif nothing and not rows and sys.stdout.isatty():
@@ -74,7 +74,7 @@ def rows(columns: Sequence[str], rows: Sequence[Row], *, as_json: bool, nothing:
 
 
 def outcome(document: Mapping[str, object], text: str, *, as_json: bool) -> None:
-    """The outcome of a command, as JSON or in a line."""
+    """Show the outcome of a command, as JSON or in a line."""
     if as_json:
         json_document(document)
     else:
@@ -82,7 +82,7 @@ def outcome(document: Mapping[str, object], text: str, *, as_json: bool) -> None
 
 
 def facts(values: Mapping[str, object]) -> None:
-    """Names and values, one pair a line."""
+    """Show names and values, one pair a line."""
     if not sys.stdout.isatty():
         for name, value in values.items():
             line(f"{name}\t{plain_cell(value)}")

@@ -95,7 +95,7 @@ def run(
 
     def open_spark() -> "SparkSession":
         spark = spark_session(settings, "pipeline", conf)
-        # Spark has taken SIGINT for itself.
+        # Spark has replaced the handler of SIGINT.
         stop_on_signals(job.stopping)
         return spark
 

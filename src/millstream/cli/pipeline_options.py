@@ -83,7 +83,7 @@ To = Annotated[
 
 
 def require(*modules: str) -> None:
-    """End with one line if a library of the pipeline is not installed."""
+    """Fail with a one-line error if a library of the pipeline is not installed."""
     missing = [name for name in modules if find_spec(name) is None]
     if missing:
         raise CommandError(
@@ -93,7 +93,7 @@ def require(*modules: str) -> None:
 
 
 def pipeline_settings(config: Path | None, **flags: object) -> PipelineSettings:
-    """The section `pipeline`, with the flags that were given."""
+    """The section `pipeline` of the settings, overridden by the given flags."""
     given = {name: str(value) if isinstance(value, Path) else value for name, value in flags.items()}
     settings = settings_for(config, {f"pipeline.{name}": value for name, value in given.items()}).pipeline
     try:
@@ -105,7 +105,7 @@ def pipeline_settings(config: Path | None, **flags: object) -> PipelineSettings:
     if settings.declaration is not None:
         _check_declaration(settings.declaration)
     with domain_errors():
-        # Contacts nothing; a URL that names no store should not wait for Spark to start.
+        # Contacts nothing; reports an invalid URL before Spark starts.
         store_of(settings).close()
     return settings
 
@@ -126,7 +126,7 @@ def store_of(settings: PipelineSettings) -> "Store":
 
 
 def check_places(settings: PipelineSettings) -> None:
-    """Without a job's data the API would show an empty fleet forever."""
+    """Fail if there is no store: without a job's data the API would show an empty fleet for ever."""
     kind, _, rest = settings.store_url.partition(":")
     store, data = Path(rest.partition("?")[0]), Path(settings.data)
     if kind == "parquet" and not store.is_dir() and not (store == data / "store" and data.is_dir()):
@@ -137,7 +137,7 @@ def check_places(settings: PipelineSettings) -> None:
 
 
 def check_access(settings: PipelineSettings, *, insecure: bool) -> None:
-    """Telemetry is readable from other machines only with a token, or if the user allows it."""
+    """Check that other machines can read telemetry only with a token, or if the user allows it."""
     from millstream.http.access import UnfitToken, check_token, is_loopback
 
     if settings.api_token is not None:
@@ -171,7 +171,7 @@ def spark_session(settings: PipelineSettings, name: str, conf: Sequence[str] | N
 
 @contextmanager
 def domain_errors() -> Iterator[None]:
-    """Failures of the pipeline as errors of a command."""
+    """Turn failures of the pipeline into errors of the command."""
     from millstream.client import ClientError
     from millstream.pipeline.files import DirectoryInUse
     from millstream.pipeline.stores.base import StoreError, StoreUnavailable
@@ -198,7 +198,7 @@ def stop_on_signals(stopping: threading.Event) -> None:
 
 
 def parse_moment(text: str, option: str, now: datetime) -> datetime:
-    """RFC 3339 with a zone, or a duration before now."""
+    """The time in a text: RFC 3339 with a zone, or a duration before now."""
     try:
         return now - timedelta(milliseconds=parse_duration_ms(text))
     except ValueError:

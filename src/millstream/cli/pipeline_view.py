@@ -1,4 +1,4 @@
-"""What `millstream pipeline` shows while it works: a few live lines on a terminal, plain lines elsewhere."""
+"""The output of `millstream pipeline` while it works: a few live lines on a terminal, plain lines elsewhere."""
 
 import sys
 import threading

@@ -18,7 +18,7 @@ from millstream.cli.target import Target, on_cluster
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
-# librdkafka refuses above this before asking; the topic's max.message.bytes is the limit that counts.
+# librdkafka's own limit, set high, because the topic's max.message.bytes is the limit that matters.
 MAX_REQUEST_BYTES = 100 * 1024 * 1024
 ERRORS_SHOWN = 5
 
@@ -161,7 +161,7 @@ class Sending:
         self.acknowledged = 0
         self.failed = 0
         self.has_timed_out = False
-        # First and last offset by partition; -1 where acknowledgements were not asked for.
+        # First and last offset by partition; -1 if no acknowledgements were requested.
         self.stored: dict[int, tuple[int, int]] = {}
         self.started = time.monotonic()
         self.progress = output.Progress("messages")
@@ -248,7 +248,7 @@ class Sending:
             )
             output.note(f"{self.acknowledged:,} messages in {seconds:.1f} s{places}")
         if self.failed:
-            # A message that timed out may be in a leader's log; a refused one is not.
+            # A message that timed out may be in a leader's log; a refused message is not.
             print_error(
                 f"{self.failed} of {self.accepted} messages to {self.topic!r} were not acknowledged; some may be"
                 " stored all the same, and `millstream cluster status` tells whether enough nodes are there"

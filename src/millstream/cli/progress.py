@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ByteBar:
-    """Bytes done of all, with speed and time left; a context manager.
+    """Shows the bytes done, their total, speed and time left; a context manager.
 
     with ByteBar("copying") as bar:
         bar.expect(1 << 30)
@@ -61,7 +61,7 @@ class LiveView:
     """`_live` draws within the `with` block; it is None without a terminal."""
 
     def __init__(self, *, refresh_per_second: float | None = None) -> None:
-        """Without a rate the caller decides when to draw."""
+        """Without a rate, the caller decides when to draw."""
         self._is_live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._refresh_per_second = refresh_per_second
         self._live: Live | None = None

@@ -183,6 +183,6 @@ def _settings(config: Path | None, flags: dict[str, object]) -> Settings:
     except CommandError:
         if not plain:
             raise
-        # The brokers of a gateway alone may be among them.
+        # These variables may name the brokers that a standalone gateway needs.
         settings = settings_for(config, {**plain, **given})
     return settings_for(config, {**plain, **given}) if settings.is_gateway_alone and plain else settings

@@ -1,4 +1,4 @@
-"""The node's settings as commands see them: loaded, with a plain error, and as rows to show."""
+"""Loads the node's settings for commands, with plain errors, and lists them as rows."""
 
 import os
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from millstream.config.load import load_settings
 from millstream.config.setting import Setting, settings_of
 from millstream.config.settings import SECTIONS, Settings
 
-# These belong to the command line, though they look like settings of a node.
+# Variables of the command line that look like settings of a node.
 COMMAND_VARIABLES = {"MILLSTREAM_BOOTSTRAP", "MILLSTREAM_DEBUG", "MILLSTREAM_PROFILE"}
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SimProfile(StrEnum):
-    """As `testing.simulator.plan.Profile`, whose import is slow."""
+    """A copy of `testing.simulator.plan.Profile`, whose import is slow."""
 
     SWARM = "swarm"
     PLAIN = "plain"
@@ -179,7 +179,7 @@ class _Campaign:
                 _tell(outcome)
 
     def tell(self, first: int, *, every_mark: bool) -> None:
-        """The result; CommandError if a seed failed, or with `every_mark` if a mark never occurred."""
+        """Show the result; CommandError if a seed failed, or with `every_mark` if a mark never occurred."""
         from millstream.testing.simulator.campaign import replay_command
 
         facts = {
@@ -210,7 +210,7 @@ class _Campaign:
 
 
 def _all_marks(met: Mapping[str, int]) -> dict[str, int]:
-    """How often each mark occurred; 0 for those that never did."""
+    """The number of times each mark occurred, including 0."""
     return {mark: met.get(mark, 0) for mark in MARKS}
 
 

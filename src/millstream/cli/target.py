@@ -1,4 +1,4 @@
-"""The cluster that a command is for: the options that name it, and the clients that connect to it.
+"""The target cluster of a command: the options that name it, and the clients that connect to it.
 
 `@on_cluster` adds the options --bootstrap, -X and --profile to a command, and passes the result as `target`.
 """
@@ -95,7 +95,7 @@ class Target:
         )
 
     def cluster(self) -> "Cluster":
-        """Asks each node itself, even if clients see only one of them."""
+        """A cluster whose nodes each answer for themselves, even if clients see only one of them."""
         from millstream.client.wire.cluster import Cluster
 
         return Cluster(self.settings())
@@ -132,7 +132,7 @@ class Target:
     def producer(self, **settings: Any) -> "Producer":
         from confluent_kafka import KafkaException, Producer
 
-        # Keys go to the same partitions as with Java's client and `Producer`; librdkafka's default hash differs.
+        # Maps keys to the same partitions as Java's client and `Producer`; librdkafka's default hash differs.
         defaults = {"partitioner": "murmur2_random"}
         try:
             return Producer({**defaults, **self._librdkafka(), **settings})
@@ -142,7 +142,7 @@ class Target:
     def consumer(self, **settings: Any) -> "Consumer":
         from confluent_kafka import Consumer, KafkaException
 
-        # librdkafka wants a group name even from a reader that joins no group.
+        # librdkafka requires a group name even from a reader that joins no group.
         defaults: dict[str, Any] = {
             "group.id": _CLIENT_ID,
             "enable.auto.commit": False,
@@ -163,7 +163,7 @@ class Target:
         return {
             "client.id": _CLIENT_ID,
             "socket.connection.setup.timeout.ms": int(CONNECT_TIMEOUT_S * 1000),
-            # librdkafka logs to standard error, which is for our one line.
+            # librdkafka logs to standard error, where we print a single line.
             "log_level": 6 if debugging() else 0,
             **others,
             **librdkafka_security(self.properties),
@@ -171,7 +171,8 @@ class Target:
         }
 
     def _require_known(self) -> None:
-        """A profile may hold properties for producers and consumers only; here they would have no effect."""
+        """Refuse properties on the command line that have no effect here. A profile may hold any, for producers and
+        consumers."""
         for name in sorted(self.given):
             if not name.startswith(_SECURITY) and name not in ("client.id", _SERVERS):
                 raise UsageError(
@@ -179,7 +180,7 @@ class Target:
                 )
 
     def require_listener(self) -> None:
-        """librdkafka retries a refused connection until a time-out; a person wants to know at once."""
+        """Fail at once if no address accepts a connection: librdkafka would retry until a time-out."""
         from millstream.client.errors import ConfigurationError
         from millstream.client.wire.properties import addresses
 
@@ -199,7 +200,7 @@ class Target:
 
 
 def on_cluster(command: Command) -> Command:
-    """Replaces a command's parameter `target: Target` by the options that name a cluster."""
+    """Replace a command's parameter `target: Target` with the options that name a cluster."""
     signature = inspect.signature(command)
     parameters: list[inspect.Parameter] = []
     for each in signature.parameters.values():
@@ -292,7 +293,7 @@ def running_local_cluster() -> str | None:
 
 @contextmanager
 def known_as_running(bootstrap: str) -> Iterator[None]:
-    """Publishes the addresses until the end of the block. An unwritable home directory only costs the convenience."""
+    """Publish the addresses until the end of the block; does nothing if the home directory is not writable."""
     file, words = _file(), f"{os.getpid()} {bootstrap}\n"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -227,7 +227,7 @@ class BadRows:
 
 
 def stop_on_signal() -> threading.Event:
-    """Set by Ctrl-C or SIGTERM; a second one ends the program at once."""
+    """An event that Ctrl-C or SIGTERM sets; a second signal ends the program at once."""
     stop = threading.Event()
 
     def on_signal(number: int, _: object) -> None:
@@ -240,7 +240,7 @@ def stop_on_signal() -> threading.Event:
 
 
 def silence_client() -> None:
-    """Silences librdkafka's log of failed connections, because the stream itself reports that it waits."""
+    """Silence librdkafka's log of failed connections, because the stream itself reports that it waits."""
     log = logging.getLogger("millstream.client")
     log.addHandler(logging.NullHandler())
     log.propagate = False

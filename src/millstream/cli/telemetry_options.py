@@ -1,4 +1,4 @@
-"""What the options of `millstream telemetry stream` select, and whether they fit together."""
+"""Checks the options of `millstream telemetry stream`, and makes the points that they select."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ _SHORTEST_INTERVAL_MS = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """Options as given; None and False stand for missing ones."""
+    """The given options; None and False stand for missing ones."""
 
     csv: Path | None = None
     rate: float | None = None
@@ -143,7 +143,7 @@ def duration_ms(text: str, option: str) -> int:
 
 
 def moment_ms(text: str, option: str, now_ms: int) -> int:
-    """A time in RFC 3339, or how long ago it was."""
+    """The time in a text: RFC 3339, or a duration before now."""
     if text[:1].isdigit() and "T" in text:
         try:
             return parse_time_ms(text)

@@ -1,7 +1,7 @@
 """GPU telemetry through the log: the streamer that puts it in, the Spark job that stores it, the API that answers.
 
-`metrics` and `record` say what a telemetry point is; `streamer` and the files around it (`sources`, `fleet`) make
-points; `job` reads, checks and stores them; `stores` keep them; `api` and `report` show them. Comes in: CSV files,
-topics of any Kafka cluster, settings. May import `spark`, `client`, `protocol`, `config`, never the broker: the
-pipeline is an application. pyspark and duckdb are imported where they are used, because the streamer needs neither.
+`metrics` and `record` define a telemetry point; `streamer` and the files around it (`sources`, `fleet`) produce points;
+`job` reads, checks and stores them; `stores` keep them; `api` and `report` show them. The input is CSV files, topics of
+any Kafka cluster, and settings. The pipeline is an application: it may import `spark`, `client`, `protocol` and
+`config`, but never the broker. pyspark and duckdb are imported where they are used, because the streamer needs neither.
 """

@@ -1,4 +1,4 @@
-"""What the records of a topic look like and mean, as a declaration: the job is the same for all of them.
+"""Declares the form and meaning of a topic's records, so that one job serves all kinds of records.
 
     metrics:                                       # what may be measured; anything else is a dead letter
       temperature: {unit: C, minimum: -60, maximum: 120}
@@ -37,13 +37,13 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """DCGM's nested form has the uuid in `gpu_id`, and the number of the GPU in `labels.gpu`."""
 
     def members(self) -> tuple[str, ...]:
-        """The members of a record that are read, each once."""
+        """The members of a record that are read, without duplicates."""
         return tuple(
             dict.fromkeys(path.partition(".")[0] for paths in self.fields.values() for path in paths)
         )
 
     def maps(self) -> frozenset[str]:
-        """Those of them that are objects of strings."""
+        """The members that are objects of strings."""
         return frozenset(
             path.partition(".")[0] for paths in self.fields.values() for path in paths if "." in path
         )

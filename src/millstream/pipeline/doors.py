@@ -1,4 +1,4 @@
-"""Points over HTTP or MQTT instead of to the brokers, for streamers that can reach nothing else."""
+"""Sends points over HTTP or MQTT, for streamers that cannot reach the brokers."""
 
 import http.client
 import socket
@@ -18,15 +18,15 @@ _TIMEOUT_S = 70.0
 _RETRY_S = 1.0
 _MAX_RETRY_S = 30.0
 _DEFAULT_PORT = 1883
-# A node takes 1,000 unless it says otherwise.
+# Below a node's default limit of 1,000.
 _MOST_UNDER_WAY = 500
 _ERRORS_FROM = 0x80
 
 
 class GatewayProducer:
-    """`send_batch` returns when the gateway has acknowledged all; what it cannot take now is sent again.
+    """`send_batch` returns when the gateway has acknowledged all records; what it cannot accept yet is sent again.
 
-    After an answer that got lost a batch may be stored twice: over HTTP there are no sequence numbers.
+    If an answer is lost, a batch may be stored twice: HTTP has no sequence numbers.
     """
 
     def __init__(self, url: str, stop: threading.Event, on_waiting: Callable[[str], None]) -> None:
@@ -81,9 +81,10 @@ def _line(record: ProducerRecord) -> bytes:
 
 
 class MqttProducer:
-    """`send_batch` returns when all is acknowledged with QoS 1; after a lost connection some may be stored twice.
+    """`send_batch` returns when all records are acknowledged with QoS 1; after a lost connection some may be stored
+    twice.
 
-    The log stamps points with the time of their arrival, for MQTT has none to carry.
+    The log stamps points with the time of arrival, because MQTT messages carry no timestamp.
     """
 
     def __init__(self, url: str, stop: threading.Event, on_waiting: Callable[[str], None]) -> None:

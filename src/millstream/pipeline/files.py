@@ -1,4 +1,4 @@
-"""Files that are there wholly or not at all, and a directory that one process has for itself."""
+"""Writes files atomically, and locks a directory for one process."""
 
 import fcntl
 import os
@@ -8,11 +8,11 @@ from pathlib import Path
 
 
 class DirectoryInUse(Exception):
-    """Another process of the pipeline works with this directory."""
+    """Another process of the pipeline uses this directory."""
 
 
 def sync(path: Path) -> None:
-    """A file or a directory."""
+    """Sync a file or a directory to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -42,7 +42,7 @@ def move_into_place(moves: Iterable[tuple[Path, Path]]) -> None:
 
 
 def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
-    """Replace the file; after a crash it has the old content or, where it is durable, the new."""
+    """Replace the file atomically. With `durable` the new content survives a crash once this returns."""
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_bytes(content)
     if durable:
@@ -53,7 +53,7 @@ def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
 
 @contextmanager
 def exclusive(directory: Path) -> Iterator[None]:
-    """Hold the directory; the system lets go of it however the process ends."""
+    """Lock the directory; the system releases the lock however the process ends."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / ".lock").open("w") as lock:
         try:

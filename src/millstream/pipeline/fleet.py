@@ -1,7 +1,7 @@
-"""A fleet of GPUs that does not exist: the jobs that come and go on its hosts, what goes wrong, and what each reports.
+"""A simulated fleet of GPUs: the jobs that come and go on its hosts, the faults, and the reports of each GPU.
 
-All of it is a function of the seed and of time, so that several instances can share a fleet and a test can produce the
-same one again. Nothing here knows a clock, a file or a socket.
+Everything is a function of the seed and of time, so that several instances can share a fleet and a test can reproduce
+it. Nothing here uses a clock, a file or a socket.
 """
 
 import math
@@ -27,7 +27,7 @@ DAY_S = 86_400
 _MODEL_NAME, _DRIVER_VERSION = "NVIDIA H100 80GB HBM3", "535.129.03"
 _IDLE_POWER_W, _FULL_POWER_W = 68.0, 690.0
 _IDLE_CLOCK_MHZ, _FULL_CLOCK_MHZ, _MEMORY_CLOCK_MHZ = 345, 1980, 2619
-# How fast power and heat follow: after this many seconds they have gone 63 % of the way.
+# The time constants of power and heat: after this many seconds they have gone 63 % of the way to the target.
 _POWER_LAG_S, _HEAT_LAG_S = 3.0, 75.0
 _DEGREES_PER_WATT = 0.068
 _THROTTLE_FROM_C = 87.0
@@ -37,7 +37,7 @@ _REMEMBERED = 1 << 17
 
 
 def _dice(*what: object) -> random.Random:
-    """Chance that is the same in every process: it depends on `what` alone, such as `(seed, "jobs", hostname)`."""
+    """Randomness that is the same in every process: it depends only on `what`, such as `(seed, "jobs", hostname)`."""
     return random.Random("/".join(map(str, what)))  # noqa: S311 - a simulation keeps no secrets
 
 
@@ -48,7 +48,7 @@ def _number_of(uuid: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """How several streamers share the GPUs: the part of instance `number` (from 1) of `total`."""
+    """The part of the GPUs that streamer `number` (from 1) of `total` streamers reports for."""
 
     number: int = 1
     total: int = 1
@@ -70,7 +70,7 @@ EVERYTHING = Share()
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """`index` is its number in its host, `place` its number in the fleet."""
+    """`index` is the GPU's number in its host, `place` its number in the fleet."""
 
     uuid: str
     index: int
@@ -79,7 +79,7 @@ class Gpu:
 
 
 def gpus_of_fleet(hosts: int, seed: int) -> list[Gpu]:
-    """All GPUs, host by host. The first hosts of a larger fleet are those of a smaller one."""
+    """All GPUs, host by host. A larger fleet begins with the same hosts as a smaller one."""
     numbers = ((place, *divmod(place, GPUS_PER_HOST)) for place in range(hosts * GPUS_PER_HOST))
     return [
         Gpu(f"GPU-{_uuid(seed, host, index)}", index, place, f"gpu-host-{host + 1:04d}")
@@ -92,7 +92,7 @@ def _uuid(*what: object) -> uuid.UUID:
 
 
 class JobKind(NamedTuple):
-    """A kind of work: how it is named, and the bounds of a job's share of the GPU's time and of its memory."""
+    """A kind of job: its names, and the bounds of a job's share of the GPU's time and memory."""
 
     name: str
     namespace: str
@@ -117,16 +117,16 @@ class Job(NamedTuple):
         """Percent, before noise."""
         age_s, full = now_s - self.start_s, 100 * self.intensity
         if self.kind is TRAINING:
-            # It loads data first, and writes a checkpoint every quarter of an hour.
+            # A training job loads data first, and writes a checkpoint every quarter of an hour.
             return 12.0 if age_s < 60 or age_s % 900 > 870 else full
         if self.kind is INFERENCE:
             return full * (0.35 + 0.65 * daily_load(now_s))
-        # Somebody runs a cell, looks, thinks; never so long that it looks like a job that hangs.
+        # A notebook's user runs a cell and pauses, but never so long that the job seems to hang.
         return full if age_s % 240 < 90 else 0.0
 
 
 def daily_load(now_s: float) -> float:
-    """How much the fleet is wanted (0 to 1): a smooth day with its peak at 15:00, a quiet weekend."""
+    """The demand for the fleet (0 to 1): a smooth day with its peak at 15:00, and a quiet weekend."""
     days, second = divmod(now_s, DAY_S)
     day = 0.5 + 0.5 * math.cos((second / 3600 - 15) / 24 * 2 * math.pi)
     # 1970-01-01 was a Thursday.
@@ -134,21 +134,21 @@ def daily_load(now_s: float) -> float:
 
 
 def job_on(seed: int, gpu: Gpu, now_s: float) -> Job | None:
-    """What runs there. Jobs of a host begin and end together, those of different hosts do not."""
+    """The job on a GPU, if any. Jobs of one host begin and end together; those of different hosts do not."""
     length_s, offset_s = _rhythm(seed, gpu.hostname)
     return _jobs(seed, gpu.hostname, int((now_s + offset_s) // length_s))[gpu.index]
 
 
 @lru_cache(_REMEMBERED)
 def _rhythm(seed: int, hostname: str) -> tuple[int, int]:
-    """How long the jobs of a host last, and by how much they are out of step with those of others."""
+    """The length of a host's jobs, and the offset of their start."""
     host = _dice(seed, "rhythm", hostname)
     return host.randint(3_600, 4 * 3_600), host.randrange(3_600)
 
 
 @lru_cache(_REMEMBERED)
 def _jobs(seed: int, hostname: str, number: int) -> list[Job | None]:
-    """One training on all GPUs of the host, or on each a small job or nothing."""
+    """Either one training job on all GPUs of the host, or a small job or none on each GPU."""
     length_s, offset_s = _rhythm(seed, hostname)
     start_s, chance = number * length_s - offset_s, _dice(seed, "jobs", hostname, number)
     wanted = 0.25 + 0.7 * daily_load(start_s + length_s / 2)
@@ -183,7 +183,7 @@ class FaultKind(StrEnum):
     """No GPU of the host reports anything."""
 
 
-# How often a kind of fault begins, for each machine and day, and how many seconds it lasts at least and at most.
+# For each kind of fault: how often it begins per machine and day, and its shortest and longest duration in seconds.
 _HABITS = {
     FaultKind.XID_BURST: (0.03, 120, 420),
     FaultKind.THERMAL_THROTTLE: (0.04, 360, 1_200),
@@ -207,7 +207,7 @@ Faults = dict[FaultKind, Fault]
 
 
 def faults_of(seed: int, level: float, gpu: Gpu, now_s: float) -> Faults:
-    """What is wrong with a GPU now, with `level` times as many faults as in a real fleet."""
+    """The present faults of a GPU, with `level` times as many faults as in a real fleet."""
     found: Faults = {}
     for kind, (_, _, longest_s) in _HABITS.items() if level > 0 else ():
         machine = gpu.hostname if kind is FaultKind.DEAD_HOST else gpu.uuid
@@ -219,7 +219,7 @@ def faults_of(seed: int, level: float, gpu: Gpu, now_s: float) -> Faults:
 
 @lru_cache(_REMEMBERED)
 def _fault(seed: int, level: float, kind: FaultKind, machine: str, slot: int) -> Fault | None:
-    """There is at most one of a kind in a slot of time, and it ends within it."""
+    """The fault of this kind in a slot of time, if any: at most one, which ends within the slot."""
     per_day, shortest_s, longest_s = _HABITS[kind]
     slot_s, chance = 2 * longest_s, _dice(seed, "fault", kind, machine, slot)
     if chance.random() >= min(_LARGEST_CHANCE, level * per_day * slot_s / DAY_S):
@@ -230,24 +230,24 @@ def _fault(seed: int, level: float, kind: FaultKind, machine: str, slot: int) ->
 
 
 class SimulatedGpu:
-    """What a GPU remembers from one measurement to the next: power, heat, and counters."""
+    """The state of a GPU between measurements: power, heat, and counters."""
 
     def __init__(self, gpu: Gpu, seed: int, start_s: float) -> None:
         self.gpu = gpu
         self._noise = _dice(seed, "noise", gpu.uuid)
-        # Those at the back of the host get air that the others have warmed.
+        # GPUs at the back of the host get air that the others have warmed.
         self._inlet_c = 23.0 + _dice(seed, "room", gpu.hostname).uniform(0, 4) + 0.7 * (gpu.index % 4)
         self._efficiency = self._noise.uniform(0.97, 1.03)
         self._at_s = start_s
         self._power_w = self._heat_c = math.nan
-        # Counters count from when the machines were set up, at the start of 2025.
+        # Counters started when the machines were set up, at the beginning of 2025.
         up_s = max(0.0, start_s - 1_735_689_600)
         self._replays = self._noise.randrange(40)
         self._energy_mj = up_s * self._noise.uniform(250_000, 350_000)
         self._nvlink_mb = up_s * self._noise.uniform(5_000, 15_000)
 
     def measure(self, now_s: float, job: Job | None, faults: Faults) -> dict[str, float]:
-        """Values by metric at a later moment. Between two moments everything stays as it was at the first."""
+        """The values by metric at a later moment. Power is taken as constant since the last measurement."""
         elapsed_s, self._at_s = max(0.0, now_s - self._at_s), now_s
         wanted = 0.0 if job is None or FaultKind.UTILISATION_COLLAPSE in faults else job.utilisation(now_s)
         utilisation = min(100.0, max(0.0, wanted + self._noise.gauss(0, 2.5))) if wanted else 0.0
@@ -292,18 +292,18 @@ class SimulatedGpu:
         self._power_w = _follow(self._power_w, target_w, elapsed_s / _POWER_LAG_S)
         target_c = self._inlet_c + _DEGREES_PER_WATT * self._power_w
         if (cooling := faults.get(FaultKind.THERMAL_THROTTLE)) is not None:
-            # Hot air comes back in; a strong fault takes the GPU past 92 degrees even at its lowest clock.
+            # Hot air recirculates; a strong fault takes the GPU past 92 degrees even at its lowest clock.
             target_c = max(target_c + 24, 89.0) + 8 * cooling.strength
         self._heat_c = min(_follow(self._heat_c, target_c, elapsed_s / _HEAT_LAG_S), 99.0)
 
 
 def _follow(now: float, target: float, lags: float) -> float:
-    """What is measured first has long been as it is."""
+    """Moves a value exponentially towards its target; the first value starts at the target."""
     return target if math.isnan(now) else target + (now - target) * math.exp(-lags)
 
 
 def _memory(now_s: float, job: Job | None, leak: Fault | None) -> float:
-    """In MiB. The driver takes 4, a job takes its own over the first minute, a leak 6 to 14 GiB an hour."""
+    """Used memory in MiB: 4 for the driver, a job's own (reached in a minute), and a leak of 6 to 14 GiB an hour."""
     held = 0.0 if job is None else job.memory_mib * min(1.0, (now_s - job.start_s + 1) / 60)
     leaked = 0.0 if leak is None else (now_s - leak.start_s) / 3600 * (6 + 8 * leak.strength) * 1024
     return min(4.0 + held + leaked, MEMORY_MIB - 40.0)
@@ -311,19 +311,19 @@ def _memory(now_s: float, job: Job | None, leak: Fault | None) -> float:
 
 @dataclass(frozen=True, slots=True)
 class FleetSettings:
-    """A fleet of `hosts` with eight GPUs each; `share` is the part of it that reports here."""
+    """A fleet of `hosts` with eight GPUs each; `share` is the part that this instance reports for."""
 
     hosts: int
     seed: int = 1
     faults: float = 1.0
-    """How many times as many as in a real fleet."""
+    """The rate of faults, as a multiple of a real fleet's."""
     interval_ms: float = 10_000
     form: RecordForm = RecordForm.FLAT
     share: Share = EVERYTHING
 
 
 class Report(NamedTuple):
-    """What one GPU says at one moment, a JSON record for each metric."""
+    """The report of one GPU at one moment: a JSON record for each metric."""
 
     time_ms: int
     uuid: str
@@ -331,7 +331,7 @@ class Report(NamedTuple):
 
 
 class Fleet:
-    """The GPUs of one share. Their values depend on the seed, on the first moment asked for, and on the interval."""
+    """The GPUs of one share. Their values depend on the seed, the time of the first report, and the interval."""
 
     def __init__(self, settings: FleetSettings) -> None:
         self.settings = settings
@@ -340,11 +340,11 @@ class Fleet:
         self.gpus = [gpu for gpu in everywhere if settings.share.holds(gpu.uuid)]
 
     def reports(self, start_ms: int, end_ms: int | None = None) -> Iterator[Report]:
-        """Reports from `start_ms` on, in the order of time, up to but without `end_ms`; the dead report nothing."""
+        """Reports with start_ms <= time < end_ms, in order of time; dead GPUs and hosts report nothing."""
         simulated = [SimulatedGpu(gpu, self.settings.seed, start_ms / 1000) for gpu in self.gpus]
         for tick in count() if simulated else ():
             for each in simulated:
-                # Spread over the interval by the place in the whole fleet, so that a share does not change it.
+                # Spread over the interval by the place in the whole fleet, so that times do not depend on the share.
                 time_ms = start_ms + int((tick + each.gpu.place / self._size) * self.settings.interval_ms)
                 if end_ms is not None and time_ms >= end_ms:
                     return

@@ -1,5 +1,5 @@
-"""What a job writes about itself for the query API: `<data>/status.json`, and how it went over time, a line of JSON
-a minute in `<data>/history.jsonl`. A line that a crash cut off is passed over.
+"""The job's status files for the query API: `<data>/status.json`, and a history with one line of JSON a minute in
+`<data>/history.jsonl`. A line that a crash cut off is skipped.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ _ALIVE_FOR = timedelta(seconds=30)
 
 
 def read_status(path: Path | None) -> dict[str, Any]:
-    """The status and `running`; a job that never ran, or a file that cannot be read, is not running."""
+    """The status with `running`, which is false if the job never ran or the file cannot be read."""
     try:
         content = orjson.loads(path.read_bytes()) if path is not None else {}
         updated_at = datetime.fromisoformat(str(content["updated_at"]))
@@ -37,7 +37,7 @@ class History:
         self._keep([row for row in read_rows(path) if row["time"] >= rfc3339(now - KEPT)])
 
     def note(self, now: datetime, handled: int, lag: int) -> None:
-        """Once a minute is over: the rows of this job so far, and how far it is behind."""
+        """Write a line once a minute is over. `handled` are the job's rows so far, `lag` the records it is behind."""
         if minute_of(now) == minute_of(self._since):
             return
         rate = round((handled - self._handled) / (now - self._since).total_seconds(), 1)
@@ -55,7 +55,7 @@ class History:
 
 
 def history_between(path: Path | None, start: datetime | None, end: datetime | None) -> list[dict[str, Any]]:
-    """The minutes that begin within [start, end]; none where no job has written any."""
+    """The minutes that begin within [start, end]; empty if no job has written any."""
     first, last = (
         rfc3339(start or datetime.min.replace(tzinfo=UTC)),
         rfc3339(end or datetime.max.replace(tzinfo=UTC)),

@@ -11,7 +11,7 @@ class MetricKind(StrEnum):
 
 
 class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A value outside `minimum` to `maximum` (inclusive) cannot be a measurement of it."""
+    """A value outside `minimum` to `maximum` (inclusive) cannot be a measurement of this metric."""
 
     minimum: float
     maximum: float

@@ -1,4 +1,4 @@
-"""Times as numbers and back, exactly and in UTC. Windows are counted from the epoch."""
+"""Converts times to numbers and back, exactly and in UTC. Windows are counted from the epoch."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -44,13 +44,13 @@ def duration(milliseconds: int) -> timedelta:
 
 
 def rfc3339(time: datetime) -> str:
-    """In UTC, with as many digits of a second as it has."""
+    """The time as text in UTC, with as many digits of a second as needed."""
     text = time.astimezone(UTC).isoformat()
     return text.removesuffix("+00:00") + "Z"
 
 
 def parse_rfc3339(text: str) -> datetime:
-    """In UTC; ValueError when it is not RFC 3339 with a zone, OverflowError when it is before all times."""
+    """The time in UTC; ValueError if the text is not RFC 3339 with a zone, OverflowError if it is out of range."""
     if _RFC_3339.fullmatch(text) is None:
         raise ValueError(f"{text!r} is not RFC 3339")
     return datetime.fromisoformat(text.upper()).astimezone(UTC)

@@ -22,7 +22,7 @@ from millstream.pipeline.moments import micros
 
 _DRIVER_VERSION_LABEL = 'DCGM_FI_DRIVER_VERSION="'
 
-# Stand in for what changes from point to point while a template is made; neither can be part of a real record.
+# Placeholders for the changing parts while a template is made; neither can be part of a real record.
 _TIMESTAMP_MARK = "\x01timestamp\x01"
 _VALUE_MARK = "\x01value\x01"
 
@@ -34,7 +34,7 @@ class RecordForm(StrEnum):
 
 
 class TelemetryRecord(msgspec.Struct, frozen=True):
-    """One value of one metric of one GPU. `gpu_id` is its number in its host, unique only there; `uuid` is unique.
+    """One value of one metric of one GPU. `gpu_id` is the GPU's number, unique only in its host; `uuid` is unique.
 
     `time_ms` is milliseconds since 1970 in UTC. Strings that are not known are empty.
     """
@@ -54,18 +54,18 @@ class TelemetryRecord(msgspec.Struct, frozen=True):
 
     @property
     def driver_version(self) -> str:
-        """As `labels_raw` tells it, else empty."""
+        """The driver's version in `labels_raw`, else empty."""
         return self.labels_raw.partition(_DRIVER_VERSION_LABEL)[2].partition('"')[0]
 
     def to_json(self, form: RecordForm = RecordForm.FLAT, *, time_ms: int | None = None) -> bytes:
-        """Its JSON, at its own time or moved to another."""
+        """The record as JSON, with its own time or another one."""
         timestamp = format_time(self.time_ms if time_ms is None else time_ms)
         return orjson.dumps(_document(self, form, timestamp, number(self.value)))
 
 
 @dataclass(frozen=True, slots=True)
 class RecordTemplate:
-    """A record's JSON but for its timestamp and value: a series is serialized once, then only filled in."""
+    """A record's JSON without timestamp and value: a series is serialized once, then only filled in."""
 
     head: str
     middle: str
@@ -92,7 +92,7 @@ def format_time(time_ms: int) -> str:
 
 
 def parse_time_ms(text: str) -> int:
-    """Milliseconds since 1970 from RFC 3339; ValueError when it is not that or has no zone."""
+    """Milliseconds since 1970 from RFC 3339; ValueError if the text is not RFC 3339 or has no zone."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone; write it as 2025-07-18T20:42:34Z")
@@ -100,7 +100,7 @@ def parse_time_ms(text: str) -> int:
 
 
 def number(value: float) -> int | float:
-    """A whole number without its `.0`, as DCGM writes counts and percentages."""
+    """A number as text; whole numbers without `.0`, as DCGM writes counts and percentages."""
     return int(value) if value.is_integer() else value
 
 

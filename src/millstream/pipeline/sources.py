@@ -1,7 +1,7 @@
-"""Where the points of a streamer come from, and when each is due: a DCGM export in a loop or as it was, or a fleet.
+"""The sources of a streamer's points, with due times: a DCGM export, in a loop or replayed, or a simulated fleet.
 
-A source is a lazy stream of bursts. What is due is decided by the start and the numbers alone, so a streamer that was
-held up, by a broker that was down for example, catches up and leaves nothing out. A file is read row by row.
+A source is a lazy stream of bursts. Due times depend only on the start and the numbers, so a streamer that was delayed,
+for example by a broker that was down, catches up and leaves nothing out. A file is read row by row.
 """
 
 import csv
@@ -21,7 +21,7 @@ from millstream.runtime.clock import Clock, SystemClock
 
 REQUIRED_COLUMNS = ("timestamp", "metric_name", "gpu_id", "device", "uuid", "modelName", "Hostname", "value")
 OPTIONAL_COLUMNS = ("container", "pod", "namespace", "labels_raw")
-# dcgm-exporter writes `hostname` since version 4.
+# dcgm-exporter writes `hostname` from version 4 on.
 _OTHER_SPELLINGS = {"hostname": "Hostname"}
 
 # A slower stream is sent point by point, a faster one in bursts of this long.
@@ -30,7 +30,7 @@ _UNPACED_BURST = 500
 _SYSTEM_CLOCK = SystemClock()
 
 BadRow = Callable[[str], object]
-"""Told of a row that cannot be used: `dcgm.csv:17: value 'hot' is not a number`."""
+"""Called with the error of an unusable row: `dcgm.csv:17: value 'hot' is not a number`."""
 
 
 class CsvError(ValueError):
@@ -38,13 +38,13 @@ class CsvError(ValueError):
 
 
 def check_header(path: Path) -> None:
-    """Raise what `read_dcgm_csv` would raise before its first record."""
+    """Raise the errors that `read_dcgm_csv` would raise before its first record."""
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         _places(path, next(csv.reader(file), []))
 
 
 def read_dcgm_csv(path: Path, on_bad_row: BadRow) -> Iterator[TelemetryRecord]:
-    """The records of a file. A row that cannot be used is left out, and told to `on_bad_row`.
+    """The records of a file. Unusable rows are left out and reported to `on_bad_row`.
 
     Raises CsvError when columns are missing and OSError when the file cannot be opened.
     """
@@ -66,7 +66,7 @@ def read_dcgm_csv(path: Path, on_bad_row: BadRow) -> Iterator[TelemetryRecord]:
 
 
 def _places(path: Path, header: list[str]) -> list[int]:
-    """Where each column is; one that the file may lack is behind the others."""
+    """The position of each column; a missing optional column gets the position after the last one."""
     columns = [_OTHER_SPELLINGS.get(name.strip(), name.strip()) for name in header]
     missing = [name for name in REQUIRED_COLUMNS if name not in columns]
     if missing:
@@ -93,7 +93,7 @@ def _record(row: tuple[str, ...]) -> TelemetryRecord:
 
 @lru_cache(maxsize=1024)
 def _time_ms(text: str) -> int:
-    """An export has thousands of rows to a timestamp."""
+    """A timestamp in milliseconds, cached because thousands of rows share one."""
     try:
         return parse_time_ms(text)
     except ValueError:
@@ -101,7 +101,7 @@ def _time_ms(text: str) -> int:
 
 
 class Timestamps(StrEnum):
-    """Which time a row of a CSV file gets: its own, or that of sending."""
+    """The timestamp that a CSV row gets: its own, or the time of sending."""
 
     ORIGINAL = "original"
     NOW = "now"
@@ -109,7 +109,7 @@ class Timestamps(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """Points that go out together, `due_s` after the stream began; `time_ms` is the time of the last of them."""
+    """Points sent together, `due_s` after the stream began; `time_ms` is the time of the last point."""
 
     due_s: float
     time_ms: int
@@ -130,7 +130,7 @@ class CsvSource:
     clock: Clock = _SYSTEM_CLOCK
 
     def at_rate(self, rate: float | None) -> Iterator[Burst]:
-        """At so many points a second, or as fast as they are taken."""
+        """Bursts at `rate` points a second, or without a rate as fast as possible."""
         start_ms = self.clock.now_ms()
         size = _UNPACED_BURST if rate is None else max(1, int(rate * _BURST_S))
         moved = _moved_clock()
@@ -144,9 +144,9 @@ class CsvSource:
                 sent += len(batch)
 
     def as_it_was(self, speed: float) -> Iterator[Burst]:
-        """With the pauses between the rows' times, divided by `speed`.
+        """Bursts with the original pauses between rows, divided by `speed`.
 
-        A row older than one before it is due with that one. A second lies between two passes.
+        A row older than the row before it is due together with it. Passes are one second of the file's time apart.
         """
         start_ms, moved, passed_s = self.clock.now_ms(), _moved_clock(), 0.0
         for _ in self._passes():
@@ -192,7 +192,7 @@ _Moved = Callable[[TelemetryRecord, int], int]
 
 
 def _moved_clock() -> _Moved:
-    """Moves records to another time, no two of a series to the same one: the second would replace the first."""
+    """Moves records to another time, each of a series to a different one: a second point would replace the first."""
     last_ms: dict[tuple[str, str], int] = {}
 
     def moved(record: TelemetryRecord, moment_ms: int) -> int:
@@ -212,9 +212,9 @@ def fleet_bursts(
     rate: float | None = None,
     clock: Clock = _SYSTEM_CLOCK,
 ) -> Iterator[Burst]:
-    """The reports of a fleet from `start_ms` up to `end_ms`, or without end.
+    """Bursts with the reports of a fleet from `start_ms` up to `end_ms`, or without end.
 
-    Those of the past are due at so many points a second, or at once; the others when their time has come.
+    Reports of the past are due at `rate` points a second, or at once; the others at their own time.
     """
     began_ms, sent = clock.now_ms(), 0
     for report in fleet.reports(start_ms, end_ms):

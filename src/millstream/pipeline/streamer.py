@@ -1,4 +1,4 @@
-"""Sends points from a source to a topic, each when it is due, and accounts for them."""
+"""Sends points from a source to a topic when they are due, and counts acknowledgements."""
 
 import queue
 import threading
@@ -13,7 +13,7 @@ from millstream.pipeline.sources import Burst
 from millstream.pipeline.topics import ensure_topic
 
 BATCH_POINTS = 5_000
-# Bursts that are due within this time go out together.
+# Bursts that are due within this time are sent together.
 _SHORTEST_WAIT_S = 0.02
 _LOOK_EVERY_S = 0.2
 _SILENT_AFTER_S = 3.0
@@ -29,12 +29,12 @@ class Limits:
     points: int | None = None
     seconds: float | None = None
     flush_s: float = 30.0
-    """After `seconds`, or when it is told to stop, how long a stream waits for acknowledgements."""
+    """How long a stream waits for acknowledgements after `seconds` or a request to stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """`behind_s` is how late the points are that go out now; `silent_s` how long the cluster has not answered."""
+    """`behind_s` is the delay of the points now sent; `silent_s` is how long the cluster has not answered."""
 
     acknowledged: int
     unanswered: int
@@ -46,7 +46,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """`acknowledged` points are stored; `unanswered` ones may be, or were never sent."""
+    """`acknowledged` points are stored; `unanswered` ones may be stored, or were never sent."""
 
     acknowledged: int
     unanswered: int
@@ -74,10 +74,9 @@ class BatchProducer(Protocol):
 
 
 class Sender:
-    """The thread that hands batches to the producer, in order and one at a time, while the streamer makes the next.
+    """A thread that passes batches to the producer in order, one at a time, while the streamer prepares the next.
 
-    Nothing is given up here: what the cluster could not take is sent again, after the producer's own retries, which
-    cannot store a point twice.
+    It retries retriable failures without limit, after the producer's own retries, which cannot store a point twice.
     """
 
     def __init__(self, producer: BatchProducer, on_topic_gone: Callable[[], object]) -> None:
@@ -88,9 +87,9 @@ class Sender:
         self.submitted = 0
         self.acknowledged = 0
         self.failure: Exception | None = None
-        """Why sending has stopped; messages not acknowledged then never will be."""
+        """The reason why sending stopped; messages still pending then will never be acknowledged."""
         self._moved_at = time.monotonic()
-        # A daemon, or a cluster that never answers could keep the program from ending.
+        # A daemon thread, so that a cluster that never answers cannot keep the program from ending.
         threading.Thread(target=self._run, name="millstream-sender", daemon=True).start()
 
     @property
@@ -99,11 +98,11 @@ class Sender:
 
     @property
     def silent_s(self) -> float:
-        """For how long points have been under way without any being acknowledged."""
+        """How long points have been pending without any acknowledgement."""
         return time.monotonic() - self._moved_at if self.unanswered else 0.0
 
     def submit(self, batch: list[ProducerRecord], timeout_s: float) -> bool:
-        """Hand over a batch; False when there was no room for it in time, or sending has failed."""
+        """Queue a batch; False if there was no room in time, or sending has failed."""
         if self.failure is not None:
             return False
         if not self.unanswered:
@@ -117,14 +116,14 @@ class Sender:
         return True
 
     def drain(self, timeout_s: float) -> bool:
-        """Wait until all is acknowledged; False when it was not in time, or sending has failed."""
+        """Wait until all points are acknowledged; False if that takes too long, or sending has failed."""
         give_up_at = time.monotonic() + timeout_s
         while self.unanswered and self.failure is None and time.monotonic() < give_up_at:
             time.sleep(_SHORTEST_WAIT_S)
         return not self.unanswered
 
     def close(self) -> None:
-        """Send nothing more; pending messages are left to the thread, which ends with them or with the program."""
+        """End the thread if nothing is pending; otherwise the thread keeps sending until the program ends."""
         if not self.unanswered:
             self._waiting.put(None)
 
@@ -160,7 +159,7 @@ class Sender:
 
 
 class Streamer:
-    """One run. `stop` ends it early, with everything that was sent acknowledged if the cluster still answers."""
+    """One run of a stream. `stop` ends it early; if the cluster still answers, all sent points are acknowledged."""
 
     def __init__(self, sender: Sender, observer: Observer, stop: threading.Event, limits: Limits) -> None:
         self._sender = sender
@@ -183,7 +182,7 @@ class Streamer:
                 if not self._wait_for(burst) or not self._collect(burst):
                     break
         except Exception:
-            # What the source gave before it failed is sent; only a KeyboardInterrupt does not wait for that.
+            # Points collected before the source failed are still sent, but not after a KeyboardInterrupt.
             self._finish()
             raise
         self._finish()
@@ -191,7 +190,7 @@ class Streamer:
         return Summary(stored, self._taken - stored, len(self._gpus), seconds, self._sender.failure)
 
     def _wait_for(self, burst: Burst) -> bool:
-        """Until the burst is due; what was due before goes out first. False when the stream ends."""
+        """Wait until the burst is due, and send what was due before. False when the stream ends."""
         while not self._is_over():
             early_s = burst.due_s - self._elapsed_s()
             if early_s <= 0:
@@ -204,7 +203,7 @@ class Streamer:
         return False
 
     def _collect(self, burst: Burst) -> bool:
-        """Take the burst, or as much of it as may still be sent. False when the stream ends."""
+        """Take the burst, or its part within the limit of points. False when the stream ends."""
         records = burst.records
         limit = self._limits.points
         if limit is not None:
@@ -247,7 +246,7 @@ class Streamer:
         self._look()
 
     def _patiently(self, step: Callable[[float], bool]) -> bool:
-        """Try until it works; False when sending has failed, or the time for it after the end is over."""
+        """Repeat `step` until it succeeds; False if sending has failed, or the time to flush after the end is over."""
         while not step(_LOOK_EVERY_S):
             self._look()
             if self._stop.is_set():
@@ -278,14 +277,14 @@ class Streamer:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where points go; `partitions` count when the topic has to be created."""
+    """The destination of points; `partitions` matters only if the topic has to be created."""
 
     bootstrap: str
     topic: str
     partitions: int = 6
     compression: str = "lz4"
     url: str | None = None
-    """Of a gateway or an MQTT listener, through which the points go instead."""
+    """The address of a gateway or an MQTT listener that takes the points instead of the brokers."""
 
 
 def run_stream(
@@ -302,7 +301,7 @@ def run_stream(
         bootstrap_servers=target.bootstrap,
         client_id="millstream-telemetry",
         compression_type=target.compression,
-        # As long as the producer itself retries, idempotence keeps a point from being stored twice.
+        # The producer itself retries without limit: idempotence keeps its retries from storing a point twice.
         delivery_timeout_ms=_NEVER_MS,
     )
     producer = Producer(config).start()
@@ -314,7 +313,7 @@ def run_stream(
 
 
 class _Waiting:
-    """Says why a stream waits, at the first try and every tenth."""
+    """Shows why a stream waits, at the first attempt and every tenth."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
@@ -327,7 +326,7 @@ class _Waiting:
 
 
 def _ensure(target: Target, observer: Observer, stop: threading.Event) -> bool:
-    """Whether the topic is there; False when the wait for it was ended by `stop`."""
+    """Whether the topic exists; False when `stop` ended the wait."""
     waiting = _Waiting(observer)
     found = ensure_topic(target.bootstrap, target.topic, target.partitions, on_waiting=waiting.say, stop=stop)
     if found and waiting.tries:

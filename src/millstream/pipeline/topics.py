@@ -1,4 +1,4 @@
-"""Topics of the pipeline, created or waited for when they do not exist, also while no broker can be reached."""
+"""Creates the pipeline's topics or waits for them, also while no broker can be reached."""
 
 import threading
 from collections.abc import Callable
@@ -8,20 +8,19 @@ from millstream.client.errors import ClientError, TopicExistsError, UnknownTopic
 
 _TIMEOUT_MS = 3_000
 _RETRY_S = 1.0
-# How many topics an error lists.
+# The number of topics that an error lists.
 _NAMED = 10
 
 OnWaiting = Callable[[str], object]
-"""Told, each time, why the cluster could not be asked."""
+"""Called with the reason after each attempt that has to be repeated."""
 
 
 def ensure_topic(
     bootstrap: str, name: str, partitions: int, *, on_waiting: OnWaiting, stop: threading.Event
 ) -> int:
-    """How many partitions the topic has; it is created with `partitions` when there is none.
+    """The topic's number of partitions; a missing topic is created with `partitions`.
 
-    Waits for a cluster that cannot be reached, until `stop`, and then gives 0. Raises ClientError when the cluster
-    refuses.
+    Waits until the cluster can be reached, or returns 0 after `stop`. Raises ClientError when the cluster refuses.
     """
 
     def create(admin: Admin, topics: dict[str, int]) -> int:
@@ -29,7 +28,7 @@ def ensure_topic(
         try:
             admin.create_topic(name, partitions)
         except TopicExistsError:
-            # Another instance was faster; the next look finds it.
+            # Another instance was faster; the next attempt finds the topic.
             return 0
         return partitions
 
@@ -39,9 +38,9 @@ def ensure_topic(
 def await_topic(
     bootstrap: str, name: str, *, wait: bool, on_waiting: OnWaiting, stop: threading.Event
 ) -> int:
-    """How many partitions the topic has. One that is not there is waited for, or is an UnknownTopicError.
+    """The topic's number of partitions. With `wait` it waits for a missing topic, otherwise raises UnknownTopicError.
 
-    It is not created: a name that is not there may be a mistake.
+    The topic is not created, because an unknown name may be a mistake.
     """
 
     def missing(admin: Admin, topics: dict[str, int]) -> int:

@@ -1,8 +1,8 @@
-"""Spark's door to Kafka logs: the data source `format("millstream")`, its column decoder, and a ready session.
+"""Reads and writes Kafka logs in Spark: the data source `format("millstream")`, its column decoder, and a session.
 
-It speaks plain Kafka and needs no jars, so it reads and writes any Kafka cluster. Comes in: options of Spark, bytes of
-brokers. Must not come in: the broker's rooms (the source knows the cluster by its protocol alone), and pyspark at
-import time: `session` and `lag_of` are safe to import where Spark is not installed.
+It speaks plain Kafka and needs no jars, so it works with any Kafka cluster. It must not import the broker's packages,
+because it knows a cluster only by its protocol. Nor may it import pyspark at import time: `session` and `lag_of` can be
+imported where Spark is not installed.
 """
 
 from millstream.spark.progress import SourceLag, lag_of

@@ -1,4 +1,4 @@
-"""Rows of one partition as Arrow columns, in Spark's exact types, filled from whole record batches."""
+"""Decodes whole record batches of one partition into Arrow columns with Spark's exact types."""
 
 from dataclasses import dataclass, field
 
@@ -29,16 +29,16 @@ SCHEMA_WITH_HEADERS = pa.schema([*_FIELDS, pa.field("headers", HEADERS_TYPE)])
 
 
 class BadRecords(SourceError):
-    """The bytes are no sound batch; another replica may have one."""
+    """The bytes are not a valid batch; another replica may have a valid one."""
 
 
 class UnreadableBatch(BadRecords):
-    """A batch whose records cannot be read as its header promises."""
+    """A batch whose records do not match its header."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenBatch:
-    """A batch's header, and where its records lie, unpacked."""
+    """A batch's header, and the position of its uncompressed records."""
 
     header: BatchHeader
     data: Bytes
@@ -48,7 +48,7 @@ class OpenBatch:
 
 @dataclass(slots=True)
 class _Binary:
-    """Offsets, bytes and presence of a column of byte strings; bytes never outgrow what was decoded."""
+    """Offsets, bytes and validity of a column of byte strings; its bytes never exceed the decoded data."""
 
     offsets: npt.NDArray[np.int32]
     data: Bytes
@@ -123,7 +123,7 @@ class Columns:
 
 
 class _Constants:
-    """Topic and partition are the same in every row: made once, then sliced."""
+    """The columns topic and partition, which are the same in every row: made once, then sliced."""
 
     def __init__(self, topic: str, partition: int) -> None:
         self._topic, self._partition = topic, partition
@@ -155,7 +155,7 @@ def _bitmap(valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:
 def _headers(
     rows_of: list[tuple[OpenBatch, int, int]], spans: npt.NDArray[np.int64], rows: int, size: int
 ) -> pa.Array:
-    """Null for a record without headers, as Spark's Kafka source has it."""
+    """The column of headers; null for a record without headers, as in Spark's Kafka source."""
     count = int(spans[:rows, 1].sum())
     list_offsets, list_valid = np.empty(rows + 1, np.int32), np.empty(rows, np.bool_)
     list_offsets[0] = 0
@@ -175,7 +175,7 @@ def _headers(
 
 
 def _text(names: pa.Array) -> pa.Array:
-    """Java reads a name that is not UTF-8 with replacement characters; so do we, and only then slowly."""
+    """Header names as text. Invalid UTF-8 gets replacement characters, as in Java; only then is this slow."""
     try:
         names.validate(full=True)
     except pa.ArrowInvalid:

@@ -1,4 +1,4 @@
-"""Spark's worker daemon with the decoder loaded, so that the workers forked from it start with it.
+"""Spark's worker daemon with the decoder loaded, so that workers forked from it have it at once.
 
 Set as spark.python.daemon.module by `session`; without it every new worker spends about a second on imports.
 """
@@ -13,14 +13,14 @@ _TASKS = "pyspark.worker"
 
 
 def runs_tasks() -> bool:
-    """Whether this daemon's workers run tasks. Spark has others, for planning, and names what they run."""
+    """Whether this daemon's workers run tasks. Spark has other daemons for planning, with another module to run."""
     return _work() == _TASKS
 
 
 def prefer_installed_pyspark() -> None:
-    """Spark puts a zip of its Python sources first on the path, and a zip is compiled again by every process.
+    """Move the zip of Spark's Python sources to the end of the path, because every process compiles a zip again.
 
-    Where it is a part of an installed package, that package is the same code, compiled.
+    Only if the zip is part of an installed package, which holds the same code in compiled form.
     """
     packages = [
         Path(entry, "pyspark") for entry in sys.path if Path(entry, "pyspark", "__init__.py").is_file()
@@ -44,7 +44,7 @@ def main() -> None:
             from millstream.spark import readers, source  # noqa: F401 - what planning imports
     from pyspark import daemon
 
-    # A worker looks for garbage after each task, and would look through all that is loaded here.
+    # A worker runs the garbage collector after each task, which would scan everything loaded here.
     gc.collect()
     gc.freeze()
     daemon.manager()

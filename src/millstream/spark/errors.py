@@ -1,4 +1,4 @@
-"""Failures between a task and the cluster, besides those of every client."""
+"""Failures between a task and the cluster, in addition to those of every client."""
 
 from millstream.client.errors import ClientError, ConfigurationError
 
@@ -12,4 +12,4 @@ class OptionError(SourceError, ConfigurationError):
 
 
 class DataLoss(SourceError):
-    """Offsets that should be read are gone."""
+    """Offsets that should be read no longer exist."""

@@ -1,4 +1,4 @@
-"""Reads one range of one partition: sends fetches ahead, checks and unpacks batches, skips those of aborted
+"""Reads one range of one partition: pipelines fetches, checks and decompresses batches, skips those of aborted
 transactions, and returns Arrow batches.
 """
 
@@ -29,11 +29,11 @@ log = logging.getLogger("millstream.spark")
 
 # Spark's advice for Arrow batches; larger ones gain nothing and hold more memory.
 ROWS_PER_BATCH = 10_000
-# Together with the largest batch this stays below what Arrow's 32-bit positions can reach.
+# Together with the largest batch this stays within Arrow's 32-bit offsets.
 _BYTES_PER_BATCH = 64 * 1024 * 1024
 _LARGEST_UNPACKED = 1 << 30
 _SMALLEST_RECORD = 7
-# Leaders and new topics are unknown to some brokers for a moment; a deleted topic stays unknown.
+# Some brokers do not know leaders and new topics for a moment; a deleted topic stays unknown.
 _GONE_AFTER_S = 5.0
 
 
@@ -72,7 +72,7 @@ class RangeReader:
             while self._position < self._range.end:
                 yield from self._next()
         finally:
-            # The reply to a fetch that was sent ahead and never read would answer a later request.
+            # A pending reply that is never read would be taken for the answer to a later request.
             if self._connection is not None and self._connection.expects_reply:
                 self._cluster.close()
 
@@ -100,7 +100,7 @@ class RangeReader:
         last = chosen[-1][0]
         self._position = last.last_offset + 1
         if self._position < high:
-            # If the connection is gone, the fetch that waits for the reply finds out and opens another.
+            # If the connection is broken, the fetch that reads the reply notices it and connects again.
             with contextlib.suppress(OSError):
                 self._send()
         group: list[OpenBatch] = []
@@ -131,7 +131,7 @@ class RangeReader:
                 yield from self._built([each], low, high)
 
     def _pass_over(self, error: UnreadableBatch) -> None:
-        """The checksum is right: the producer sent the batch so, and another read cannot help."""
+        """Skip or report a batch with a valid checksum: the producer sent it like this, so another read cannot help."""
         if self._fail_on_data_loss:
             raise UnreadableBatch(f"{error}. Set failOnDataLoss to false to go on without it") from None
         log.warning("%s; going on without it as failOnDataLoss is false", error)
@@ -151,11 +151,11 @@ class RangeReader:
         self._sent_from = self._position
 
     def _fetch(self) -> tuple[FetchReply, memoryview]:
-        """The reply to the fetch from our position, which may have been sent already."""
+        """The reply to the fetch from the current position, which may have been sent already."""
         connection = self._leader()
         if connection is not self._connection or self._sent_from != self._position:
             if connection.expects_reply:
-                # Left by a task that ended in the middle of its range, or only half sent.
+                # A request left by a task that ended within its range, or one that was sent only in part.
                 self._cluster.close()
                 connection = self._leader()
             self._connection = connection
@@ -182,7 +182,7 @@ class RangeReader:
     def _whole_batches(
         self, records: memoryview, reply: FetchReply
     ) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Headers and bodies of the batches that hold wanted records; a cut batch at the end is left out."""
+        """Headers and bodies of the batches with wanted records, without a truncated batch at the end."""
         aborted = AbortedTransactions(reply.aborted) if self._settings.read_committed else None
         position = 0
         while len(records) - position >= HEADER_SIZE:
@@ -212,7 +212,7 @@ class RangeReader:
                 )
             hidden = aborted is not None and aborted.hides(header, batch[HEADER_SIZE:])
             if hidden or header.is_control:
-                # Its offsets are skipped, but it has no rows.
+                # The batch gives no rows, but its offsets count as read.
                 header = header._replace(record_count=0)
             yield header, batch[HEADER_SIZE:]
 
@@ -234,7 +234,7 @@ class RangeReader:
         return self._counted(header, np.frombuffer(data, np.uint8))
 
     def _counted(self, header: BatchHeader, data: Bytes) -> OpenBatch:
-        """Columns have room for as many records as the header claims, so the bytes must be able to hold them."""
+        """Check that the bytes can hold as many records as the header claims, for which columns are allocated."""
         if not 0 < header.record_count * _SMALLEST_RECORD <= len(data):
             raise UnreadableBatch(
                 f"{self._range}: the batch at offset {header.base_offset} cannot be read: it claims "
@@ -243,7 +243,7 @@ class RangeReader:
         return OpenBatch(header, data, 0, len(data))
 
     def _nothing_came(self, reply: FetchReply, size: int) -> None:
-        """A batch larger than a fetch, the end of the log, or offsets that compaction took away."""
+        """Handle a fetch without a usable batch: the batch is larger than a fetch, the log ends, or was compacted."""
         if self._saw_end:
             self._position = self._range.end
             return
@@ -251,7 +251,7 @@ class RangeReader:
             self._fetch_bytes = min(2 * self._fetch_bytes, _LARGEST_UNPACKED)
             return
         if time.monotonic() - self._progress_at > self._poll_timeout_s:
-            # A new leader that does not know the high watermark yet refuses to report the log's end.
+            # A new leader that does not know the high watermark yet refuses to report the log's end here.
             latest = self._latest()
             end_of_log = reply.last_stable_offset if self._settings.read_committed else reply.high_watermark
             if latest == end_of_log:
@@ -259,7 +259,8 @@ class RangeReader:
                 self._lost(self._range.end, f"the log ends at {latest} and {waited}")
 
     def _out_of_range(self) -> None:
-        """Deleted below, or truncated above (a recreated topic, an unclean election)."""
+        """Handle a position before the log's start (deleted records) or after its end (a recreated topic, an unclean
+        election)."""
         place = self._range.topic, self._range.partition
         earliest = self._cluster.offsets({place: requests.EARLIEST})[place]
         if earliest > self._position:
@@ -290,14 +291,15 @@ _MARKER_KEY = struct.Struct(">hh")
 
 
 class AbortedTransactions:
-    """Takes the batches of one fetch in order; the broker reports which producers aborted from which offset on."""
+    """Recognises batches of aborted transactions, from the broker's list of producers and first offsets. Takes the
+    batches of one fetch in order."""
 
     def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
         self._pending = sorted(aborted, key=lambda each: each[1])
         self._aborting: set[int] = set()
 
     def hides(self, header: BatchHeader, body: memoryview) -> bool:
-        """Whether the batch belongs to an aborted transaction; markers are not hidden, they end it."""
+        """Whether the batch belongs to an aborted transaction; its end marker does not."""
         while self._pending and self._pending[0][1] <= header.last_offset:
             self._aborting.add(self._pending.pop(0)[0])
         if header.is_control:
@@ -309,7 +311,7 @@ class AbortedTransactions:
 
 
 def marker_type(records: bytes) -> int:
-    """0 for abort, 1 for commit: the second number in the key of the only record of a control batch."""
+    """0 for abort, 1 for commit: the second number in the key of a control batch's only record."""
     _, position = read_varint(records, 0)
     _, position = read_varint(records, position + 1, INT64_BYTES)
     _, position = read_varint(records, position)

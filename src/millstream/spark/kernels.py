@@ -25,7 +25,7 @@ def compiled(function: F) -> F:
     try:
         return made(cache=True)
     except RuntimeError:
-        # numba found no directory it may write to (a read-only installation, no home): any other will do.
+        # numba found no writable directory for its cache (a read-only installation, no home); use a temporary one.
         if not _use_temporary_cache():
             return made(cache=False)
     try:
@@ -49,7 +49,7 @@ def _use_temporary_cache() -> bool:
     return True
 
 
-# A time further away does not fit into Spark's microseconds; an absurd one stays absurd instead of wrapping around.
+# The largest time that fits into Spark's microseconds; times beyond are limited to it instead of wrapping around.
 _MOST_MS = (2**63 - 1) // 1000
 
 OK, CUT, BAD_LENGTH, BAD_DELTA, BAD_FIELD, BAD_VARINT, TRAILING = range(7)
@@ -65,7 +65,7 @@ REASONS = {
 
 @compiled
 def _varint(data: Any, position: int, end: int, most_bytes: int) -> tuple[Any, int]:
-    """Value and the next position, or the reason for a failure as a number below 0."""
+    """The value and the next position; a position below 0 is the reason for a failure."""
     raw = np.uint64(0)
     shift = np.uint64(0)
     for index in range(most_bytes):

@@ -1,4 +1,4 @@
-"""Resolves the options to partitions and offsets of the present cluster."""
+"""Resolves the options to partitions and offsets of the cluster."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ class Found(NamedTuple):
     missing: set[str]
     """Named topics and partitions that do not exist."""
     topic_ids: dict[str, bytes]
-    """As far as the broker tells them."""
+    """The ids of topics, if the broker reports them."""
 
 
 def find_partitions(cluster: Cluster, subscription: Subscription) -> Found:
@@ -53,7 +53,7 @@ def _ids(topics: Mapping[str, TopicMetadata]) -> dict[str, bytes]:
 
 
 def require_partitions(cluster: Cluster, subscription: Subscription) -> set[TopicPartition]:
-    """For a batch query: the named partitions must exist."""
+    """The partitions of a batch query; raises SourceError if a named one does not exist."""
     partitions, missing, _ = find_partitions(cluster, subscription)
     if missing:
         raise SourceError(
@@ -66,7 +66,7 @@ def require_partitions(cluster: Cluster, subscription: Subscription) -> set[Topi
 def resolve(
     cluster: Cluster, position: Position, partitions: Iterable[TopicPartition], option: str
 ) -> Offsets:
-    """The offset of every partition at `position`; `option` names it in messages."""
+    """The offset of every partition at `position`; `option` is the option's name for error messages."""
     places = sorted(partitions)
     match position:
         case Earliest():
@@ -114,7 +114,7 @@ def _same_partitions(
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """In the format of Spark's Kafka source in checkpoints and progress."""
+    """The offsets in the format of Spark's Kafka source in checkpoints and progress."""
     result: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         result.setdefault(topic, {})[str(partition)] = offset

@@ -74,7 +74,7 @@ class ReadOptions:
     max_trigger_delay_s: float
     poll_timeout_s: float
     group: GroupOptions | None = None
-    """Where a stream commits what it has finished."""
+    """The group to which a stream commits finished offsets."""
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
@@ -114,7 +114,7 @@ def _check_names(options: Mapping[str, str], streaming: bool) -> None:
         if name.startswith(PREFIX) or name in known:
             continue
         close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
-        # Spark hands over options of its own and of the user's other tools; only a likely slip is an error.
+        # Spark also passes its own options and those of other tools; only a likely misspelling is an error.
         if close:
             raise OptionError(f"option {name!r} is unknown; did you mean {known[close[0]]}?")
     for name in _BATCH_ONLY if streaming else _STREAM_ONLY:
@@ -166,7 +166,7 @@ def _count(options: Mapping[str, str], name: str) -> int | None:
 
 
 def _duration_s(text: str) -> float:
-    """Spark's way of writing times: 15m, 30s, 500ms; a bare number is milliseconds."""
+    """Seconds from Spark's notation for durations: 15m, 30s, 500ms; a bare number is milliseconds."""
     found = _DURATION.fullmatch(text.lower())
     if found is None:
         raise OptionError(f"option maxTriggerDelay is {text!r}; expected a time such as 30s or 15m")

@@ -1,4 +1,4 @@
-"""Where reading starts and ends, as the options say it: earliest, latest, by offset, or by time."""
+"""The start and end positions in the options: earliest, latest, by offset, or by time."""
 
 import json
 from collections.abc import Mapping
@@ -23,14 +23,14 @@ class Latest:
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """EARLIEST and LATEST as offsets stand for the log's start and end."""
+    """Offsets by partition; EARLIEST and LATEST stand for the log's start and end."""
 
     offsets: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class AtTimes:
-    """By partition, in milliseconds. Where no record is that late: an error, or the end of the log."""
+    """Times by partition, in milliseconds. If no record is that late: an error, or the end of the log."""
 
     times_ms: Mapping[TopicPartition, int]
     or_latest: bool
@@ -58,7 +58,7 @@ def starting_position(options: Mapping[str, str], default: Position, *, batch: b
 
 
 def ending_position(options: Mapping[str, str]) -> Position:
-    # Spark reads to the end where no record is as late as the ending time, whatever the strategy.
+    # Whatever the strategy, Spark reads to the end of a log without a record as late as the ending time.
     position = _position(options, "ending", Latest(), True)
     if isinstance(position, Earliest):
         raise OptionError("option endingOffsets can't be earliest")
@@ -68,7 +68,7 @@ def ending_position(options: Mapping[str, str]) -> Position:
 
 
 def _position(options: Mapping[str, str], which: str, default: Position, or_latest: bool) -> Position:
-    """A time for all takes precedence over times by partition, and these over offsets, as in Spark."""
+    """The position in the options. As in Spark, a time for all precedes times by partition, which precede offsets."""
     if (text := options.get(f"{which}timestamp")) is not None:
         return AtTime(_time(f"{which}Timestamp", text), or_latest)
     if (text := options.get(f"{which}offsetsbytimestamp")) is not None:

@@ -1,4 +1,4 @@
-"""A task's way into the cluster: Arrow batches to librdkafka's producer, and no success before every row is stored."""
+"""Writes a task's Arrow batches with librdkafka's producer. A task succeeds only when every row is stored."""
 
 import contextlib
 import time
@@ -23,11 +23,11 @@ _producers: dict[tuple[tuple[str, Any], ...], "Producer"] = {}
 
 
 class WriteFailed(SourceError):
-    """Rows that the cluster did not take."""
+    """The cluster did not accept some rows."""
 
 
 class TaskProducer:
-    """Opened for one task. The producer stays open for the worker's next task, unless a failure occurred."""
+    """A producer for one task. It stays open for the worker's next task, unless a failure occurred."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
@@ -45,7 +45,7 @@ class TaskProducer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None:
-            # Spark reruns the task: messages still queued must not be stored in addition.
+            # Spark runs the task again, so queued messages must not be stored as well.
             with contextlib.suppress(Exception):
                 self._producer.purge()
                 self._producer.flush(1)
@@ -100,7 +100,7 @@ class TaskProducer:
                 return
 
     def _failure(self, error: "KafkaError | None", message: Any) -> None:
-        """Called for failures alone; see delivery.report.only.error."""
+        """Called only for failures; see delivery.report.only.error."""
         if error is None:
             return
         self._failed += 1

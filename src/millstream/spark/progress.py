@@ -1,4 +1,4 @@
-"""How far a streaming query is behind, from Spark's own progress report.
+"""The lag of a streaming query, from Spark's own progress report.
 
 Spark's JVM sources report lag as metrics, which a Python source cannot; but both offsets are in the report.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class SourceLag:
-    """Records that the cluster has and the query has not read, by topic and partition."""
+    """Records in the cluster that the query has not read yet, by topic and partition."""
 
     by_partition: Mapping[tuple[str, int], int]
 
@@ -33,7 +33,7 @@ class SourceLag:
 
 
 def lag_of(progress: Mapping[str, Any]) -> SourceLag:
-    """Of all Millstream sources of a query: `lag_of(query.lastProgress)`."""
+    """The lag of all Millstream sources of a query: `lag_of(query.lastProgress)`."""
     behind: dict[tuple[str, int], int] = {}
     for source in progress["sources"]:
         end, latest = _offsets(source["endOffset"]), _offsets(source["latestOffset"])

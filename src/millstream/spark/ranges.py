@@ -1,4 +1,4 @@
-"""Ranges of offsets: how much a trigger takes, and how ranges are cut into tasks. Pure arithmetic."""
+"""Ranges of offsets: limits the size of a micro-batch, and cuts ranges into tasks. Pure arithmetic."""
 
 import itertools
 import math
@@ -28,7 +28,7 @@ class OffsetRange:
 def limited(
     limit: int, start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Ends that take about `limit` records, shared among partitions by what they have; none is starved."""
+    """End offsets for about `limit` records, shared in proportion to the partitions' sizes; no partition is starved."""
     sizes = {place: max(end - start.get(place, end), 0) for place, end in latest.items()}
     total = sum(sizes.values())
     if total <= limit:
@@ -44,7 +44,7 @@ def limited(
 def cut(
     ranges: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None
 ) -> list[OffsetRange]:
-    """One task a partition, or more where large ones have to be cut to reach what the options ask for."""
+    """One range per partition; large ones are cut if the options ask for more or smaller ranges."""
     kept = [each for each in ranges if each.size > 0]
     if max_records is not None:
         kept = [part for each in kept for part in split(each, math.ceil(each.size / max_records))]
@@ -58,7 +58,7 @@ def cut(
 
 
 def split(whole: OffsetRange, parts: int) -> list[OffsetRange]:
-    """Into parts that differ by at most one record; none is empty."""
+    """Split a range into non-empty parts whose sizes differ by at most one record."""
     parts = min(parts, whole.size)
     edges = [whole.start + whole.size * index // parts for index in range(parts + 1)]
     return [OffsetRange(whole.topic, whole.partition, start, end) for start, end in itertools.pairwise(edges)]

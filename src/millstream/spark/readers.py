@@ -120,7 +120,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._commits.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Connections stay where they were opened; tasks have their own."""
+        """Pickled without connections; tasks have their own."""
         return {**self.__dict__, "_cluster": None, "_commits": None}
 
     def _open(self) -> Cluster:
@@ -129,8 +129,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._cluster
 
     def _commit(self, finished: Offsets) -> None:
-        """Commit to the group. Spark plans a batch when the previous one is in its checkpoint, so everything before
-        is finished; its own `commit` comes too late for the last batch of a run.
+        """Commit to the group. Spark plans a batch only after the previous one is in its checkpoint, so all earlier
+        offsets are finished; Spark's own `commit` comes too late for the last batch of a run.
         """
         if self._options.group is None:
             return
@@ -139,7 +139,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._commits.commit(finished)
 
     def _find(self) -> set[tuple[str, int]]:
-        """Named topics that do not exist yet are waited for: a stream may start before its topics."""
+        """The existing partitions. Missing topics are only logged: a stream may start before its topics exist."""
         places, missing, ids = find_partitions(self._open(), self._options.subscription)
         self._made_again |= {name for name in ids if self._topic_ids.get(name, ids[name]) != ids[name]}
         self._topic_ids |= ids
@@ -154,7 +154,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return resolve(self._open(), Latest(), self._find(), "endingOffsets")
 
     def _begin_of_new(self, begin: Offsets, until: Offsets) -> Offsets:
-        """New partitions are read from their beginning."""
+        """The start offsets of new partitions: their beginning."""
         new = sorted(set(until) - set(begin))
         if not new:
             return {}
@@ -168,8 +168,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return earliest
 
     def _begin_again(self, begin: Offsets, latest: Offsets) -> Offsets | None:
-        """An end that leads back to the beginning of topics that were deleted and made again while the query ran: their
-        micro-batch reads nothing, and so Spark's log of offsets tells it too, in the form of Spark's own source."""
+        """An end that goes back to the beginning of topics that were recreated while the query ran, if any. The
+        micro-batch up to it reads nothing of these topics, but records the step back in Spark's log of offsets, as
+        Spark's own source would."""
         again = {topic for topic, _ in begin} & self._made_again
         if again:
             self._lost(f"{', '.join(sorted(again))} was deleted and made again while it was read")
@@ -196,12 +197,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         log.warning("%s; going on as failOnDataLoss is false", what)
 
     def _too_little(self, begin: Offsets, latest: Offsets) -> bool:
-        """minOffsetsPerTrigger: wait for more, but no longer than maxTriggerDelay; never in an AvailableNow run."""
+        """Whether to wait for minOffsetsPerTrigger: at most for maxTriggerDelay, and never in an AvailableNow run."""
         minimum = self._options.min_offsets_per_trigger
         if minimum is None or self._target is not None:
             return False
         if self._last_batch_at is None:
-            # As in Spark's source, a query's first micro-batch takes what there is.
+            # As in Spark's source, a query's first micro-batch takes all available records.
             return False
         if time.monotonic() - self._last_batch_at >= self._options.max_trigger_delay_s:
             return False

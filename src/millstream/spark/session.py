@@ -11,17 +11,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _DEFAULTS = {"spark.python.daemon.module": "millstream.spark.daemon", "spark.ui.showConsoleProgress": "false"}
-# Arrow's Java library looks at every access twice: is it within the buffer, and is there a value. Spark asks only for
-# what is there.
+# Disables two checks that Arrow's Java library makes on every access, for bounds and for nulls: Spark never needs them.
 _JAVA_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-# A laptop's name often resolves to an address that is gone by the time Spark connects to itself.
+# A laptop's host name often resolves to an address that has changed by the time Spark connects to itself.
 _LOCAL_DEFAULTS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
 def session(
     app_name: str = "millstream", master: str = "local[*]", config: Mapping[str, str] | None = None
 ) -> "SparkSession":
-    """A session, or the one that runs already in this process, with `format("millstream")` ready to use.
+    """A new session, or the one already running in this process, with `format("millstream")` ready to use.
 
         spark = millstream.spark.session()
         spark.read.format("millstream").option("kafka.bootstrap.servers", "localhost:9092") \\
@@ -49,9 +48,9 @@ def session(
 
 
 def _prepare_environment(local: bool) -> None:
-    """What Spark's launcher and workers read from the environment; harmless once they run."""
+    """Set the variables that Spark's launcher and workers read; harmless once these run."""
     if local:
-        # Another Python would have neither our packages nor, maybe, our version.
+        # Another Python would lack our packages, and might have another version.
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     else:

@@ -1,4 +1,4 @@
-"""The data source itself: what Spark asks first, and the readers and writers it gets."""
+"""The data source itself, from which Spark gets schema, readers and writers."""
 
 from pyspark.sql.datasource import (
     DataSource,

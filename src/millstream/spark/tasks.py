@@ -1,4 +1,4 @@
-"""What a task gets and does: one range of one partition, read through a cluster connection its worker keeps."""
+"""The work of a task: reads one range of one partition, over a cluster connection that its worker keeps."""
 
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _clusters: OrderedDict[ClusterSettings, Cluster] = OrderedDict()
 
 @dataclass
 class RangePartition(InputPartition):
-    """A task of Spark."""
+    """The input of one Spark task."""
 
     wanted: OffsetRange
 
@@ -31,12 +31,12 @@ class RangePartition(InputPartition):
 def read_range(
     options: ReadOptions, partition: InputPartition, layout: "Layout | None" = None
 ) -> "Iterator[pa.RecordBatch]":
-    # Here, because planning a query needs neither the decoder nor the second it takes to import.
+    # Imported here, because planning a query does not need the decoder, whose import takes a second.
     from millstream.spark.fetching import RangeReader
     from millstream.spark.typed.rows import TypedRows
 
     if not isinstance(partition, RangePartition):
-        # Spark's stand-in for a query without any partition.
+        # Spark's placeholder for a query without any partition.
         return iter(())
     is_plain = layout is None or layout.is_plain
     reader = RangeReader(
@@ -50,7 +50,7 @@ def read_range(
 
 
 def worker_cluster(settings: ClusterSettings) -> Cluster:
-    """Workers live for many tasks, so connections and known leaders are kept between micro-batches."""
+    """A cluster with kept connections and known leaders: a worker lives for many tasks."""
     cluster = _clusters.pop(settings, None) or Cluster(settings)
     _clusters[settings] = cluster
     while len(_clusters) > _CLUSTERS_KEPT:

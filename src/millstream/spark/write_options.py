@@ -23,7 +23,7 @@ _TEXT_OR_BYTES = (StringType, BinaryType)
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """`columns`: where in a row the key, value, headers, topic and partition are; others are left out."""
+    """`columns` holds the positions of key, value, headers, topic and partition in a row; other columns are ignored."""
 
     topic: str | None
     columns: Mapping[str, int]

@@ -1,6 +1,6 @@
 """`df.write` and `df.writeStream`: rows to topics. Every row is acknowledged before its task succeeds.
 
-The guarantee is at least once: a producer's own retries store nothing twice (idempotence), but a task or micro-batch
+The guarantee is at-least-once: a producer's own retries store nothing twice (idempotence), but a task or micro-batch
 that Spark runs again writes its rows again.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task reports to the driver."""
+    """The report of a task to the driver."""
 
     rows: int
 

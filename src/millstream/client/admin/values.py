@@ -1,4 +1,4 @@
-"""What an `Admin` returns."""
+"""The values that an `Admin` returns."""
 
 from collections.abc import Mapping
 

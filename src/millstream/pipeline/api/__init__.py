@@ -1,6 +1,6 @@
 """The query API: HTTP in front of a store, for people, programs and the console.
 
-Lives here: the calls and their parameters (`openapi.yaml`), their answers (`calls.py`), routes and server
-(`server.py`). May come in: a `StoreReader`, the files that the job writes about itself, a directory with the console's
-files. Must not: Spark, brokers, and any way to change the store.
+This package holds the calls and their parameters (`openapi.yaml`), their answers (`calls.py`), and the routes and the
+server (`server.py`). It reads from a `StoreReader`, the job's status files, and a directory with the console's files.
+It must not use Spark or brokers, and must not change the store.
 """

@@ -1,6 +1,6 @@
 """The calls of the API, which `openapi.yaml` names: the checks of their parameters, and their answers.
 
-Parameters are read strictly, so that a misspelt one is an error and not an answer to another question.
+Parameters are read strictly: a misspelt one is an error, not an answer to another question.
 """
 
 import base64
@@ -31,7 +31,7 @@ _MAX_PARAMETERS = 64
 _INTEGER = re.compile(r"-?\d{1,18}", re.ASCII)
 _EXAMPLE = "2026-03-01T12:00:00Z"
 _FIELDS = {"start_time": "start", "end_time": "end"}
-"""Parameters that the store's query calls otherwise."""
+"""Parameters that have another name in the store's query."""
 
 
 class EventAnswer(rows.Event, frozen=True):
@@ -41,7 +41,7 @@ class EventAnswer(rows.Event, frozen=True):
 
 
 class Minute(msgspec.Struct, frozen=True):
-    """How the job went in a minute."""
+    """The job's throughput and lag in one minute."""
 
     time: datetime
     rows_per_second: float
@@ -55,7 +55,7 @@ class Health(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What the calls answer from."""
+    """The data that the calls answer from."""
 
     store: base.StoreReader
     status_path: Path | None
@@ -70,11 +70,11 @@ class Call:
     path: str
     name: str
     parameters: tuple[Json, ...]
-    """Those of the query, as OpenAPI has them."""
+    """The query's parameters, in OpenAPI's form."""
     answer: Answer
 
     def values(self, query: bytes, path: Mapping[str, str]) -> Json:
-        """What was asked for, by the names that the store's query has for it."""
+        """The values of the parameters, by their names in the store's query."""
         given = _given(query, [each["name"] for each in self.parameters])
         if not all(value.isprintable() for value in path.values()):
             raise bad_request("the path contains characters that cannot be printed")
@@ -95,7 +95,7 @@ class Call:
         return document
 
     def _read(self, parameter: Json, text: str | None) -> Any:
-        """The value of a parameter, from what was given; an empty one was not given."""
+        """The value of a parameter; an empty one counts as missing."""
         name, schema = parameter["name"], parameter["schema"]
         if not text:
             if parameter["required"]:
@@ -138,7 +138,7 @@ def _given(query: bytes, known: Sequence[str]) -> dict[str, str]:
 
 
 def _read_cursor(text: str, call: str) -> list[str | int]:
-    """Where the last page of `call` ended."""
+    """The position in a cursor: where the last page of `call` ended."""
     try:
         tag, *values = orjson.loads(base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True))
     except (ValueError, TypeError, binascii.Error) as error:
@@ -150,7 +150,7 @@ def _read_cursor(text: str, call: str) -> list[str | int]:
 
 def _read_time(name: str, text: str) -> datetime:
     try:
-        # A plus that was not encoded arrives as a space.
+        # A plus sign that was not percent-encoded arrives as a space.
         return parse_rfc3339(text[:10] + text[10:].replace(" ", "+"))
     except (ValueError, OverflowError) as error:
         told = f"{name} is {_shown(text)}, which is not a time: it must be RFC 3339 such as {_EXAMPLE}"
@@ -162,7 +162,7 @@ def _shown(text: str) -> str:
 
 
 def _asked(query: type[Any], sources: Sources, call: Call, values: Json) -> Json:
-    """Ask the store what it calls as the call is called."""
+    """Answer by the store's method that has the same name as the call."""
     return call.listed(getattr(sources.store, call.name)(query(**values)))
 
 
@@ -187,7 +187,7 @@ def _events(sources: Sources, call: Call, values: Json) -> Json:
 
 
 def event_answer(event: rows.Event) -> EventAnswer:
-    """The store may have been filled by somebody else."""
+    """The event with its evidence as an object. Another program may have filled the store, so any text is accepted."""
     try:
         found = orjson.loads(event.evidence)
     except ValueError:

@@ -21,7 +21,7 @@ from millstream.pipeline.stores.base import InvalidCursor, StoreError, StoreRead
 
 QUERY_THREADS = 16
 MAX_WAITING = 256
-"""Requests beyond this are turned away at once instead of waiting for ever."""
+"""Requests beyond this number are refused at once instead of waiting for ever."""
 _GRACE_S = 5.0
 
 _log = get_logger("millstream.pipeline.api")
@@ -42,8 +42,8 @@ def serve_api(
 ) -> None:
     """Serve until SIGTERM or SIGINT, and return with open requests answered.
 
-    Port 0 takes a free one, `on_ready` is told which. Raises OSError when it is taken. The store stays open: it belongs
-    to the caller.
+    Port 0 picks a free port; `on_ready` is called with the address. Raises OSError when the port is taken. The store
+    stays open: it belongs to the caller.
     """
     routes = api_routes(store, status_path, console_dir, token)
     asyncio.run(_serve(HttpServer(host, port, routes, allowed_hosts=allowed_hosts), on_ready))
@@ -53,7 +53,7 @@ async def _serve(server: HttpServer, on_ready: Ready | None) -> None:
     stop, stop_now = asyncio.Event(), asyncio.Event()
 
     def signalled() -> None:
-        """A second signal does not wait for open requests."""
+        """The first signal stops after open requests; a second one stops at once."""
         (stop_now if stop.is_set() else stop).set()
 
     loop = asyncio.get_running_loop()
@@ -77,10 +77,10 @@ def api_routes(
     console_dir: Path | None = None,
     token: str | None = None,
 ) -> dict[str, Handler]:
-    """The API over `store`; `status_path` is what the job writes, `console_dir` the built console, if there is one.
+    """The API over `store`; `status_path` is the job's status file, `console_dir` the built console, if there is one.
 
-    With a `token` only those get data who send it. The pages are the same for everyone, and a load balancer asks for
-    /health without a token.
+    With a `token`, only requests that carry it get data. The static pages and /health, which load balancers ask for,
+    need no token.
     """
     threads, sources = _Threads(), Sources(store, status_path)
     document = json_response(openapi_document(has_token=token is not None))
@@ -96,7 +96,7 @@ def api_routes(
 
 
 class _Threads:
-    """Where queries run: a few at a time, a bounded number waiting."""
+    """Runs queries: a few at a time, with a bounded number waiting."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(QUERY_THREADS, "query")

@@ -1,8 +1,8 @@
-"""`millstream pipeline backfill`: rollups and events of a time range, computed again from the log or from the store.
+"""`millstream pipeline backfill`: computes rollups and events of a time range again, from the log or from the store.
 
-From the log, the points of the range are read, checked and stored as a run does it, which brings back points that
-were lost or rejected; points that the store has already are the same points, and those that it refuses again go to the
-dead letters. Then, and from the store alone, every window of the range is computed again, with today's thresholds.
+From the log, it reads, checks and stores the points of the range like a run, which restores points that were lost or
+rejected. Points that are already in the store stay the same, and points that it refuses again become dead letters.
+Then, or at once if the source is the store, it computes every window of the range again, with today's thresholds.
 """
 
 import threading
@@ -32,9 +32,9 @@ class BackfillSource(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Backfilled:
     minutes: int
-    """Minutes computed again."""
+    """The number of minutes computed again."""
     rejected: int = 0
-    """Points that the store refused; they are in the dead-letter topic."""
+    """The number of points that the store refused; they are in the dead-letter topic."""
 
 
 def backfill(
@@ -45,7 +45,7 @@ def backfill(
     source: BackfillSource,
     on_progress: OnProgress,
 ) -> Backfilled:
-    """Compute windows that hold points with start <= time <= end."""
+    """Compute all windows that hold points with start <= time <= end."""
     with Parts.opened(settings, spark, on_progress) as parts:
         stored: Stored | None = None
         if source is BackfillSource.LOG:
@@ -70,14 +70,14 @@ def _read_log(
     end: datetime,
     on_progress: OnProgress,
 ) -> Stored:
-    """Store the log's points of the range again. Unusable records are left out: the run that read them first has
-    reported them.
+    """Store the log's points of the range again. Skips unusable records: the run that read them first has reported
+    them.
     """
     # A record is written after its point was measured, except for the allowed difference of clocks.
     records = telemetry_since(spark, settings, start - parts.limits.max_ahead, parts.limits)
     letters = partial(_send_letters, settings, on_progress)
     dataflow = Dataflow(parts.store, parts.limits, letters, tells_bad=False, within=(start, end))
-    # Between points the log decides, not the version.
+    # Version 0 is fine: among points with one identity, the position in the log decides, not the version.
     return dataflow.process(records, 0, None)
 
 

@@ -3,13 +3,12 @@
     topic -> typed records -> judged -> points -> store -> marked windows -> rollups -> health events
                                      -> bad: their text -> judged -> points and dead letters
 
-`run` gives it micro-batches, `run --once` those that are there, `backfill` a range of the log as one batch. The last
-arrows are in `recompute.py`: a batch marks the windows that its points fall into, and what is marked is computed again
-from the store.
+`run` feeds it micro-batches, `run --once` those that are available, `backfill` a range of the log as one batch. The
+last arrows are in `recompute.py`: a batch marks the windows that its points fall into, and marked windows are computed
+again from the store.
 
-A batch is one Spark job as long as all its records are right: Spark counts what it sees while it writes. Otherwise an
-Arrow function reads the text of the others, which the batch is read again for: that costs less than keeping every
-batch in memory.
+A batch is one Spark job as long as all its records are good: Spark counts them while it writes. Otherwise the batch is
+read again, and an Arrow function reads the text of the bad records: that costs less than keeping every batch in memory.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,7 +40,7 @@ class Stored:
 
     summary: Summary
     rejected: int = 0
-    """Points that the store refused; they are dead letters."""
+    """The number of points that the store refused; they became dead letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +49,9 @@ class Dataflow:
     limits: judge.Limits
     send_letters: SendLetters
     tells_bad: bool = True
-    """Whether bad records become dead letters: a backfill leaves that to the run that read them first."""
+    """Whether bad records become dead letters; not in a backfill, because the run that read them first did that."""
     within: tuple[datetime, datetime] | None = None
-    """The wanted times of points, inclusive; None for all."""
+    """The time range of the wanted points, inclusive; None for all."""
 
     def process(self, fields: DataFrame, version: int, watermark: datetime | None) -> Stored:
         """Store a batch of `typed_fields`. Raises StoreUnavailable."""
@@ -90,7 +89,7 @@ class Dataflow:
 
 
 def telemetry_stream(spark: SparkSession, settings: PipelineSettings, limits: judge.Limits) -> DataFrame:
-    """The topic as `typed_fields`. Spark plans the operations here once; those added for a batch, each time."""
+    """The topic as `typed_fields`. Spark plans these operations only once, but those added to a batch every time."""
     records = (
         spark.readStream.format(_FORMAT)
         .options(**_options(settings))
@@ -105,12 +104,12 @@ def telemetry_stream(spark: SparkSession, settings: PipelineSettings, limits: ju
 def telemetry_since(
     spark: SparkSession, settings: PipelineSettings, start: datetime, limits: judge.Limits
 ) -> DataFrame:
-    """Everything in the log from the first record at or after `start` by the log's own time."""
+    """All records of the log from the first one at or after `start`, by the log's own timestamps."""
     records = (
         spark.read.format(_FORMAT)
         .options(**_options(settings))
         .option("startingTimestamp", max(micros(start) // 1000, 0))
-        # A partition without records that late has nothing to read.
+        # In a partition without a record that late there is nothing to read.
         .option("startingOffsetsByTimestampStrategy", "latest")
         .schema(judge.source_schema(limits.declaration))
         .load()
@@ -133,7 +132,7 @@ def _options(settings: PipelineSettings) -> dict[str, str]:
         "kafka.bootstrap.servers": settings.bootstrap,
         "subscribe": settings.topic,
         "value.format": "json",
-        # Records deleted by retention are gone; stopping would only lose more of them.
+        # Records deleted by retention cannot be recovered; stopping would only lose more of them.
         "failOnDataLoss": "false",
     }
 

@@ -1,9 +1,9 @@
-"""Records that cannot be used, as messages for the dead-letter topic.
+"""Makes messages for the dead-letter topic from unusable records.
 
 The value is JSON: `reason`, `field`, `message`, where the record is (`topic`, `partition`, `offset`, `timestamp`), its
-bytes (`original_base64`, `original_bytes`, `truncated`), and of an array the first bad `element` and how many there
-are (`bad_elements`). Reason and position are headers too; the key is the record's, as far as it fits. A record gives
-one dead letter, or it would be repeated as often as it has bad elements.
+bytes (`original_base64`, `original_bytes`, `truncated`), and for an array the first bad `element` and the number of bad
+ones (`bad_elements`). Reason and position are also headers; the key is the record's, truncated if too long. A record
+gives only one dead letter, so that it is not repeated for each bad element.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ from millstream.pipeline.stores.base import RejectedPoint
 from millstream.pipeline.stores.local_frames import local_frame
 
 MAX_ORIGINAL_BYTES = 512 * 1024
-"""What a dead letter carries of a record: as base64 it stays under the megabyte that brokers take by default. The
-rest is where the dead letter says."""
+"""The longest part of a record in a dead letter: as base64 it stays under the megabyte that brokers accept by default.
+The rest can be read at the record's position in the dead letter."""
 MAX_KEY_BYTES = 64 * 1024
 _LONGEST_NAME = 80
 
@@ -31,7 +31,7 @@ def dead_letters(rows: DataFrame) -> DataFrame:
     """`key`, `value` and `headers` of one message per bad record, from judged rows of text."""
     bad, order = f.col("verdict") == str(Verdict.BAD), f.coalesce(f.col("element"), f.lit(0))
     first = f.min_by(f.when(bad, f.struct("fault.*", "element")), f.when(bad, order))
-    # Of an array the first row alone has the bytes and the key.
+    # Only the first row of an array carries the bytes and the key.
     origin = f.min_by(f.struct("key", "serializedValue", "timestamp"), order)
     records = rows.groupBy(*_POSITION).agg(
         first.alias("first"), origin.alias("origin"), f.count_if(bad).alias("bad_elements")
@@ -42,7 +42,7 @@ def dead_letters(rows: DataFrame) -> DataFrame:
 
 
 def rejected_letters(records: DataFrame, rejected: Sequence[RejectedPoint]) -> DataFrame:
-    """The messages for points that the store refused; `records` are those of the batch they came in."""
+    """The messages for points that the store refused; `records` are the records of their batch."""
     topic = f.first("topic").alias("topic")
     refused = local_frame(
         records.sparkSession,
@@ -75,7 +75,7 @@ def _messages(records: DataFrame) -> DataFrame:
         f.when(f.col("element").isNotNull(), f.col("bad_elements")).alias("bad_elements"),
         size.alias("original_bytes"),
         (size > MAX_ORIGINAL_BYTES).alias("truncated"),
-        # Spark breaks base64 into lines as e-mail does.
+        # Spark breaks base64 into lines, as in e-mail.
         f.regexp_replace(f.base64(kept), "\\s", "").alias("original_base64"),
     )
     headers = [

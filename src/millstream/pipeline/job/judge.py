@@ -1,9 +1,9 @@
-"""What a record is worth, as columns: valid, a sentinel, or bad with the first fault that applies.
+"""Judges records in SQL: a record is valid, a sentinel, or bad with the first fault that applies.
 
-Telemetry comes from the typed source with a column for each field (`typed_fields`). Whatever has no typed value (an
-envelope, an array, a number in quotes, a mistake) is read from its text by `text.py`. There is one list of faults for
-both. What has no fault is valid when its value can be a measurement of its metric, and a sentinel when it says "no
-value". `points_of` are the valid rows as the points of a store.
+Telemetry comes from the typed source with a column for each field (`typed_fields`). A record without a typed value (an
+envelope, an array, a number in quotes, a mistake) is read from its text by `text.py`. Both share one list of faults. A
+record without a fault is valid if its value can be a measurement of its metric, and a sentinel if the value means "no
+value". `points_of` turns valid rows into points of a store.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,8 +46,8 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Limits:
-    """What a record may be. The future begins at the record's own time in the log, not at the reader's clock, so a
-    record is judged the same whenever it is read."""
+    """The limits of a valid record. Its time is compared with its timestamp in the log, not with the reader's clock, so
+    that a record is judged the same whenever it is read."""
 
     max_record_bytes: int = 512 * 1024
     earliest: datetime = datetime(2000, 1, 1, tzinfo=UTC)
@@ -56,19 +56,19 @@ class Limits:
 
 
 LONGEST_TEXT_BYTES = 16 * 1024
-"""Of a name or label. Names come back in keys, events and dead letters, which all have to fit into a message."""
+"""The limit for a name or label: they appear in keys, events and dead letters, which have to fit into a message."""
 
 RECORD_TYPES = (
     "key binary, serializedValue binary, topic string, partition int, offset bigint, timestamp timestamp"
 )
-"""The columns kept of a record beside its fields."""
+"""The columns of a record that are kept beside its fields."""
 RECORD_COLUMNS = tuple(column.split()[0] for column in RECORD_TYPES.split(", "))
 READING = "struct<reason: string, field: string, message: string>"
-"""Why the fields of a record could not be read."""
+"""The reason why the fields of a record could not be read."""
 
 
 def record_type(declared: Declaration = DCGM) -> str:
-    """The type of a record in Spark's language."""
+    """The Spark type of a record."""
     kinds = {
         **dict.fromkeys(declared.members(), "string"),
         **dict.fromkeys(declared.maps(), "map<string, string>"),
@@ -83,7 +83,7 @@ def source_schema(declared: Declaration = DCGM) -> str:
 
 
 def typed_fields(records: DataFrame, limits: Limits) -> DataFrame:
-    """RECORD_COLUMNS and the fields, null where the typed value has none; `reading` tells that there is none at all."""
+    """RECORD_COLUMNS and the fields, which may be null. `reading` is set if the record has no usable typed value."""
     declared = limits.declaration
     fields = {name: _first(declared.fields.get(name, ()), declared) for name in ("metric", "uuid", *LABELS)}
     if declared.nested_gpu_id:
@@ -103,7 +103,7 @@ def typed_fields(records: DataFrame, limits: Limits) -> DataFrame:
 
 
 def _first(paths: Sequence[str], declared: Declaration) -> Column:
-    """The first non-null value; an object taken as a whole becomes its JSON."""
+    """The first non-null value of `paths`; an object as a whole becomes its JSON."""
     found: list[Column] = []
     for path in paths:
         member, _, label = path.partition(".")
@@ -120,7 +120,7 @@ _TIME = "date_format(time, \"yyyy-MM-dd'T'HH:mm:ssXXX\")"
 
 
 class Fault(NamedTuple):
-    """A condition of SQL, and what it says about a record; the message is SQL too."""
+    """A fault of a record: its SQL condition, and the reason, field and message. The message is SQL too."""
 
     condition: str
     reason: Reason
@@ -130,7 +130,7 @@ class Fault(NamedTuple):
 
 def judged(rows: DataFrame, limits: Limits, now: datetime) -> DataFrame:
     """Rows of `typed_fields` or `text_fields`, with a `verdict`, the `minute` of valid and the `fault` of bad ones."""
-    # The source reports no more about a misfit; its text will show the reason.
+    # For a record that fits no type the source gives no reason; `text.py` finds it in the text.
     cases = "".join(
         f" WHEN {fault.condition} THEN struct('{fault.reason}' AS reason, {_quoted(fault.field)} AS field, "
         f"{fault.message} AS message)"
@@ -216,7 +216,7 @@ _SOURCES = {"value": "value_number", "source_partition": "partition", "source_of
 
 
 def points_of(rows: DataFrame) -> DataFrame:
-    """The valid rows with the columns of a point, and `element` to tell records of one array apart."""
+    """The valid rows as points, with `element` to distinguish records of one array."""
 
     def column(name: str, kind: str) -> str:
         source = f"CAST({_SOURCES.get(name, name)} AS {kind})"
@@ -228,7 +228,7 @@ def points_of(rows: DataFrame) -> DataFrame:
 
 
 def without_duplicates(points: DataFrame) -> DataFrame:
-    """Of points with one identity the last in the log; the store keeps to the same rule between batches."""
+    """Keeps the last point in the log of each identity; the store applies the same rule between batches."""
     newest_first = Window.partitionBy(*POINTS.identity).orderBy(
         f.desc("source_partition"), f.desc("source_offset"), f.desc("element")
     )

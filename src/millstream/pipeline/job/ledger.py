@@ -1,14 +1,14 @@
-"""What a micro-batch held, and what the job must not forget between two, in one small file beside the checkpoint.
+"""Records the job's state between micro-batches in one small file beside the checkpoint.
 
     minutes, hours    windows whose rollups are older than their points, with the batch that touched them last
     health_hours      hours whose health is older than their rollups
     newest            the time of the newest point ever seen: the watermark is this less the allowed delay
     totals            counts of valid, bad, sentinel, late and lost records, and of reasons
     sequence          the number of the last re-computation
-    topic_id          whose offsets the checkpoint has: a name may come to mean another topic
+    topic_id          the topic whose offsets are in the checkpoint: a recreated topic has the same name
 
-It is written before Spark commits the batch. So a crash loses no mark: the batch is either in the ledger, or Spark
-replays it. Totals count a replayed batch once.
+The file is written before Spark commits the batch. So a crash loses no mark: the batch is either in the ledger, or
+Spark replays it. Totals count a replayed batch once.
 """
 
 import threading
@@ -34,7 +34,7 @@ class Summary:
     verdicts: Mapping[str, int] = field(default_factory=dict)
     reasons: Mapping[str, int] = field(default_factory=dict)
     late: int = 0
-    """Valid points whose minutes the watermark had passed before the batch."""
+    """Valid points in minutes that were before the watermark when the batch began."""
     minutes: frozenset[int] = frozenset()
     """Minutes since the epoch."""
     newest: datetime | None = None
@@ -43,7 +43,7 @@ class Summary:
         return self.verdicts.get(str(verdict), 0)
 
     def examined(self, other: "Summary") -> "Summary":
-        """A copy with the reasons found in the bad records' text instead of their number."""
+        """A copy in which the bad records' count is replaced by the result of reading their text."""
         times = [newest for newest in (self.newest, other.newest) if newest is not None]
         known = {name: count for name, count in self.verdicts.items() if name != Verdict.BAD}
         return Summary(
@@ -56,7 +56,7 @@ class Summary:
 
 
 def observed(watermark: datetime | None, *, reasons: bool = False) -> list[Column]:
-    """What Spark counts of judged rows while it writes them (`DataFrame.observe`)."""
+    """The counts that Spark makes of judged rows while it writes them (`DataFrame.observe`)."""
     over = -(1 << 62) if watermark is None else minute_of(watermark)
     return [
         *(f.expr(f"count_if(verdict = '{each}') AS {each}") for each in Verdict),
@@ -68,7 +68,7 @@ def observed(watermark: datetime | None, *, reasons: bool = False) -> list[Colum
 
 
 def summary_of(metrics: Mapping[str, Any]) -> Summary:
-    """From the metrics that `observed` names."""
+    """The summary in the metrics that `observed` names."""
     newest_us = metrics["newest_us"]
     return Summary(
         verdicts={str(each): metrics[str(each)] for each in Verdict},
@@ -92,9 +92,10 @@ class _File(msgspec.Struct):
 
 
 class Ledger:
-    """Safe to use from the thread of the micro-batches and that of the re-computations.
+    """Safe to use from the threads of the micro-batches and of the re-computations.
 
-    A mark is a window and a number. One that was made later than those that are cleared has another number, and stays.
+    A mark is a window with a number. A window that was marked again meanwhile has another number, so clearing its older
+    mark does not remove it.
     """
 
     def __init__(self, path: Path, watermark_delay: timedelta) -> None:
@@ -128,7 +129,7 @@ class Ledger:
             return dict(self._totals)
 
     def record(self, batch_id: int, summary: Summary, *, rejected: int = 0, lost: int = 0) -> None:
-        """Note a batch whose points are in the store, and how many records the topic had lost before it."""
+        """Record a batch whose points are in the store; `lost` records were deleted before the job could read them."""
         with self._lock:
             if batch_id != self.batch_id:
                 self._totals_before = self._totals
@@ -140,7 +141,7 @@ class Ledger:
             self._mark(summary.minutes, summary.newest)
 
     def read_topic(self, topic_id: str, *, anew: bool) -> None:
-        """From now on the checkpoint has offsets of this topic; `anew` for a new topic, with batches from 0 on."""
+        """Note the topic whose offsets the checkpoint holds from now on; `anew` restarts the batch ids at 0."""
         with self._lock:
             self.topic_id = topic_id
             if anew:
@@ -148,7 +149,7 @@ class Ledger:
             self._write()
 
     def mark(self, minutes: Iterable[int], newest: datetime | None = None) -> None:
-        """Have these minutes, and their hours, computed again; `newest` is the time of a point that was seen."""
+        """Mark these minutes and their hours to be computed again; `newest` is the newest time of their points."""
         with self._lock:
             self._mark(minutes, newest)
 
@@ -165,13 +166,13 @@ class Ledger:
             return frozenset(self._health_hours)
 
     def next_version(self, at_least: int) -> int:
-        """A number for a write of rollups or events, above all that this job and its store have used."""
+        """The version for a write of rollups or events, higher than all earlier ones; `at_least` if that is higher."""
         with self._lock:
             self._sequence = max(self._sequence + 1, at_least)
             return self._sequence
 
     def clear_minutes(self, done: Mapping[int, int]) -> None:
-        """The rollups of these marks are stored; the health of their hours is now outdated."""
+        """Clear the marks of minutes whose rollups are stored, and mark the health of their hours as outdated."""
         with self._lock:
             self._health_hours |= {minute // MINUTES_PER_HOUR for minute in done}
             self._minutes = dict(self._minutes.items() - done.items())
@@ -183,7 +184,7 @@ class Ledger:
             self._write()
 
     def clear_health(self, hours: Iterable[int]) -> None:
-        """Only the health thread adds and clears these marks, so none is lost in between."""
+        """Clear the marks of these hours. A single thread adds and clears these marks, so none is lost in between."""
         with self._lock:
             self._health_hours -= set(hours)
             self._write()

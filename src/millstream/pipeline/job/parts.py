@@ -23,7 +23,7 @@ from millstream.pipeline.stores.open import open_store, without_password
 from millstream.spark import session
 
 OTHER_PARTITIONS = 1
-"""Partitions of a missing topic that the job creates."""
+"""The number of partitions of topics that the job creates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Parts:
     def opened(
         cls, settings: PipelineSettings, spark: SparkSession, on_progress: OnProgress = lambda *_: None
     ) -> Iterator["Parts"]:
-        """Raises DirectoryInUse when another process has the job's directory."""
+        """Open all parts. Raises DirectoryInUse when another process uses the job's directory."""
         data = Path(settings.data)
         with exclusive(data):
             store = open_store(
@@ -64,7 +64,7 @@ class Parts:
 
 
 def limits_of(settings: PipelineSettings) -> Limits:
-    """Raises ValueError when `earliest_time` is not a time, or the declaration cannot be used."""
+    """The limits in the settings. Raises ValueError if `earliest_time` is not a time or the declaration is unusable."""
     earliest = datetime.fromisoformat(settings.earliest_time)
     if earliest.tzinfo is None:
         raise ValueError(f"earliest_time {settings.earliest_time!r} has no zone; write 2000-01-01T00:00:00Z")
@@ -75,7 +75,7 @@ def limits_of(settings: PipelineSettings) -> Limits:
 def open_session(
     name: str, master: str, settings: Mapping[str, str], *, verbose: bool = False
 ) -> SparkSession:
-    """With the settings of `spark-defaults.conf`, unless others are given."""
+    """A Spark session with the settings of `spark-defaults.conf`, which `settings` override."""
     lines = files(__package__).joinpath("spark-defaults.conf").read_text().splitlines()
     ours = dict(line.split() for line in lines if line and not line.startswith("#"))
     ours["spark.sql.shuffle.partitions"] = str(max(2, min(os.cpu_count() or 2, 8)))

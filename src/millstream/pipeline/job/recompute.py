@@ -1,7 +1,7 @@
-"""Bringing rollups and events up to date with the points: what the ledger has marked is computed again, whole.
+"""Brings rollups and events up to date: computes the windows that the ledger has marked again from all their points.
 
-Nothing is added to an old result. A window that was marked is read from the store and replaced, so late points,
-repeated ones and restarts end in the same rows.
+Nothing is added to an old result. A marked window is read from the store and replaced, so late points, repeated points
+and restarts lead to the same rows.
 """
 
 import contextlib
@@ -32,10 +32,10 @@ OnProgress = Callable[[str, int, int], object]
 
 
 class EventPublisher:
-    """Events that changed, on their way to the store and to the topic.
+    """Publishes changed events to the store and to the topic.
 
-    Both get them at least once: after a crash the same changes are found and sent again. In the store that makes no
-    difference; a reader of the topic takes the last message of an `event_id`.
+    Both get each change at least once: after a crash the same changes are found and sent again. The store is not
+    affected by that; a reader of the topic takes the last message of an `event_id`.
     """
 
     def __init__(self, spark: SparkSession, store: Store, bootstrap: str, topic: str) -> None:
@@ -56,7 +56,7 @@ class EventPublisher:
                 for event in events
             )
         except ClientError:
-            # Some failures are final for a producer; the next try has another.
+            # Some failures are fatal for a producer; the next attempt opens a new one.
             failed, self._producer = self._producer, None
             with contextlib.suppress(ClientError):
                 failed.close()
@@ -69,7 +69,7 @@ class EventPublisher:
 
 
 def _message(event: Event) -> bytes:
-    """The event as the topic has it: JSON with the names of the query API."""
+    """The event as a message of the topic: JSON with the names of the query API."""
     document = msgspec.structs.asdict(event) | {"evidence": orjson.loads(event.evidence)}
     return msgspec.json.encode(document)
 
@@ -111,7 +111,7 @@ class Recomputation:
             self._on_progress("minutes", done, len(marked))
 
     def hours(self, *, final_only: bool) -> None:
-        """Marks that the watermark has passed, or all of them."""
+        """Compute the marked hours: with `final_only` those before the watermark, else all."""
         watermark = self._ledger.watermark
         due = {
             hour: mark
@@ -129,8 +129,8 @@ class Recomputation:
         points = self._store.points_frame(self._spark, starts[0], starts[-1] + width)
         version = self._version()
         self._store.write_rollups(rollups_of(points, resolution, windows), version)
-        # Empty the rollups of hosts that have lost their points: a point sent again may name another host than before.
-        # Whatever else is in a window when it is computed again was in it before. Readers do not see empty ones.
+        # A repeated point may name another host than before, which can leave a host without points in this window: set
+        # the count of its rollup to 0, which hides it from readers. No other rollup of a window can lose all points.
         older = self._store.host_rollups_before(version, resolution, starts[0], starts[-1])
         gone = [msgspec.structs.replace(row, count=0) for row in older if row.window_start in set(starts)]
         if gone:
@@ -138,7 +138,7 @@ class Recomputation:
             self._store.write_rollups(local_frame(self._spark, ROLLUPS.ddl, rows), version)
 
     def health(self) -> None:
-        """Compute the events of hours whose rollups changed, and of all that time may have ended."""
+        """Compute the events of hours whose rollups changed, and of events that may have ended since."""
         newest = self._ledger.newest
         if newest is None:
             return
@@ -148,7 +148,7 @@ class Recomputation:
             for changed in dirty
             for hour in (changed, *self._book.hours(changed + 1, changed + reach // HOUR))
         }
-        # Without a changed hour, look once all the same, because time has passed.
+        # Even without a changed hour check once, because time has passed.
         for done, chunk in _chunks(affected, 1) if affected else [(0, list[int]())]:
             try:
                 changed_events = self._watch.changes(self._runs(chunk, reach), newest)
@@ -158,7 +158,7 @@ class Recomputation:
                 self._watch.forget()
                 raise
             self._book.save()
-            # What depends on the last hours of a chunk may be in the next one: their marks stay until that is done.
+            # Hours that depend on the last hours of this chunk may be in the next one, so those marks stay until then.
             self._ledger.clear_health(hour for hour in dirty if hour + reach // HOUR <= chunk[-1])
             self._on_progress("health", done, len(affected))
         self._ledger.clear_health(dirty)
@@ -179,7 +179,7 @@ class Recomputation:
 
 
 def _chunks(windows: Iterable[int], per_hour: int) -> Iterator[tuple[int, list[int]]]:
-    """Windows of at most a day together, one read of the store each; and how many they are with those before."""
+    """Groups windows into chunks of at most a day, each one read of the store; yields the total so far with each."""
     done = 0
     for _, group in groupby(sorted(windows), key=lambda window: window // (per_hour * _HOURS_AT_ONCE)):
         chunk = list(group)

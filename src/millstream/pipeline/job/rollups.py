@@ -1,7 +1,7 @@
 """Rollups of windows from raw points: min, max, mean, p95 and count, per GPU, per host and of the fleet.
 
-Spark brings all points of a metric in a window together; an Arrow function computes all rollups of them at once. The
-same points give the same bits in whatever order they come: sums are rounded once, percentiles are exact.
+Spark groups the points by window; an Arrow function computes all rollups of a group at once. The same points give the
+same bits in any order: sums are rounded only once, and percentiles are exact.
 """
 
 import itertools
@@ -29,9 +29,9 @@ Values = npt.NDArray[np.float64]
 
 
 def rollups_of(points: DataFrame, resolution: Resolution, windows: Iterable[int]) -> DataFrame:
-    """The rollups of those windows (counted from the epoch) that hold points; the frame may hold others too.
+    """The rollups of those `windows` (counted from the epoch) that hold points; `points` may cover other windows too.
 
-    Of points with one identity the last in the log counts.
+    Of points with the same identity, the last in the log counts.
     """
     width_us, schema = _WIDTH_US[resolution], arrow_schema(ROLLUPS.ddl)
     window = f.floor(f.unix_micros("time") / f.lit(width_us)).cast("bigint")
@@ -49,13 +49,13 @@ def rollups_of(points: DataFrame, resolution: Resolution, windows: Iterable[int]
         }
         return pa.table([made[name] for name in schema.names], schema=schema)
 
-    # Sorting by one number is cheap. All points of an hour may be too many for one worker, those of a minute are not.
+    # Grouping by the window alone is cheap, but an hour may have too many points for one worker; a minute does not.
     by = ("window",) if resolution is Resolution.MINUTE else ("window", "metric")
     return rows.groupBy(*by).applyInArrow(computed, ROLLUPS.ddl)
 
 
 def window_rollups(points: pa.Table) -> dict[str, pa.Array]:
-    """Columns of the rollups of one window: of each metric of each GPU, of each host, and of all."""
+    """The rollups of one window as columns: for each metric of each GPU, of each host, and of the fleet."""
     metrics, uuids, hosts = (_encoded(points[name]) for name in ("metric", "uuid", "hostname"))
     metric, uuid, host = (each.indices.to_numpy().astype(np.int64) for each in (metrics, uuids, hosts))
     series = metric * len(uuids.dictionary) + uuid
@@ -65,10 +65,10 @@ def window_rollups(points: pa.Table) -> dict[str, pa.Array]:
     order = np.lexsort((offset, partition, time, series))
     newest = np.append((np.diff(series[order]) != 0) | (np.diff(time[order]) != 0), True)
     order = order[newest]
-    # Without the sign of zero, which would depend on the order of points.
+    # Adding 0.0 removes the sign of -0.0, on which the result could depend by the order of points.
     value = points["value"].to_numpy()[order] + 0.0
     metric, series, host = metric[order], series[order], host[order]
-    # A GPU has one row whatever hosts its points name, and points without a host count for no host.
+    # A GPU has one row even if its points name several hosts; points without a host count for no host.
     group, gpus = _statistics(series, value)
     metric_of, gpu = np.divmod(group, len(uuids.dictionary))
     by_name = np.argsort(np.argsort(hosts.dictionary.to_numpy(zero_copy_only=False)))

@@ -1,8 +1,8 @@
-"""`millstream pipeline run`: keeps the streaming query running until a stop.
+"""`millstream pipeline run`: keeps the streaming query running until it is stopped.
 
-After any failure (of the broker, the store, a batch) the query restarts from its checkpoint, with pauses growing to
-half a minute, without a limit; each time the display and the status file say why. A stop lets the batch under way end,
-then brings all rollups and events up to date.
+After any failure (of the broker, the store, a batch) the query restarts from its checkpoint, as often as needed, with
+pauses growing to half a minute; the display and the status file show the reason each time. A stop lets the current
+batch end, then brings all rollups and events up to date.
 """
 
 import re
@@ -33,7 +33,7 @@ _STATUS_EVERY_S = 2.0
 _SHORTEST_BACKOFF_S, _LONGEST_BACKOFF_S = 1.0, 30.0
 
 _UPKEEP_POOL = "upkeep"
-# Events may come a little later than rollups; finding them reads two hours of rollups.
+# Events are computed less often than rollups, because that reads two hours of rollups.
 _HEALTH_EVERY_ROUNDS = 3
 _COMPACT_EVERY_S = 60.0
 # Micro-batches have priority: recomputation never takes more than a third of the time.
@@ -56,7 +56,7 @@ class Display(Protocol):
 
 
 class StopRequested(Exception):
-    """The job is to stop before this batch; nothing of it was done."""
+    """A stop was requested before this batch; none of it was processed."""
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class PipelineRun:
         return not self.stopping.is_set()
 
     def _tell_waiting(self, text: str) -> None:
-        """Every attempt fails in the same way; report it from time to time."""
+        """Report the reason for waiting only from time to time, because every attempt fails in the same way."""
         if time.monotonic() - self._told_waiting_at > _LONGEST_BACKOFF_S:
             self._told_waiting_at = time.monotonic()
             self.display.note(f"{text}; waiting for it")
@@ -174,7 +174,7 @@ class PipelineRun:
         return writer.trigger(processingTime=f"{self.settings.trigger} milliseconds").start()
 
     def _follow(self, query: StreamingQuery, status: Status) -> None:
-        """Wait for the query's end. A stop waits for a moment between two batches, or for the next batch to refuse."""
+        """Wait for the query's end. A stop takes effect between two batches, or when the next batch begins."""
         active = True
         while active:
             active = query.isActive
@@ -191,11 +191,11 @@ class PipelineRun:
 
     @contextmanager
     def _upkeep(self, spark: SparkSession, parts: Parts, status: Status) -> Iterator[None]:
-        """A thread beside the micro-batches: rollups of changed windows, events, and the store's own upkeep."""
+        """Run a thread beside the micro-batches for rollups of changed windows, events, and the store's upkeep."""
         stop, every_s = threading.Event(), self.settings.rollup_every / 1000
 
         def keep_up() -> None:
-            # A pool of its own, so that a long computation leaves room for micro-batches.
+            # A separate scheduler pool, so that a long computation does not delay micro-batches.
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", _UPKEEP_POOL)
             rounds, wait_s, compacted_at = 0, every_s, time.monotonic()
             while not stop.wait(wait_s):
@@ -224,7 +224,7 @@ class PipelineRun:
             thread.join()
 
     def _complete(self, parts: Parts, status: Status) -> bool:
-        """Compute everything marked. With `once`, retry until it works; a stop is not delayed forever."""
+        """Compute everything marked. Retries only with `once` and until a stop; returns whether it succeeded."""
         backoff_s = _SHORTEST_BACKOFF_S
         while True:
             try:
@@ -252,7 +252,7 @@ class PipelineRun:
 
 
 def is_another_topic(ledger: Ledger, checkpoint: Path, topic_id: str | None) -> bool:
-    """Whether the checkpoint has offsets of another topic than this one; then it is moved aside."""
+    """Whether the checkpoint holds offsets of another topic; if so, moves it aside."""
     if topic_id is None or topic_id == ledger.topic_id:
         return False
     is_another = ledger.topic_id != ""
@@ -266,10 +266,10 @@ def is_another_topic(ledger: Ledger, checkpoint: Path, topic_id: str | None) -> 
 
 
 def in_one_line(error: BaseException) -> str:
-    """A failure of Spark in one line: the error that started it, without the stack of those that passed it on."""
+    """A failure of Spark in one line: the original error, without the errors that wrap it."""
     text = str(error)
     found = [match for match in _CAUSE.finditer(text) if match[1] not in _WRAPPERS and match[1][0].isupper()]
-    # The data source and the store say what to do; the deepest of their errors is the cause.
+    # Errors of our data source and store say what to do; the innermost of them is the cause.
     causes = [match for match in found if "millstream." in match[0]] or found
     lines = [causes[-1][2]] if causes else [line for line in text.splitlines() if line.strip()]
     line = " ".join((lines or [type(error).__name__])[0].split())

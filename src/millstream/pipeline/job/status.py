@@ -1,7 +1,7 @@
 """The job's state and progress, in a file that the query API and the page show (`<data>/status.json`).
 
-The file is replaced as a whole after each batch and at least every few seconds, and never read back. Spark reports lag
-only when a micro-batch has ended, so lag is computed from Spark's log of offsets and from the cluster.
+The file is replaced as a whole after each batch and at least every few seconds, and the job never reads it back. Spark
+reports lag only after a micro-batch, so lag is computed from Spark's log of offsets and from the cluster.
 """
 
 import json
@@ -55,7 +55,7 @@ class LogPosition:
         self._offsets = checkpoint / "offsets"
 
     def end_of(self, batch_id: int) -> Offsets | None:
-        """The end of a batch; None if it was not planned, or is forgotten."""
+        """The end offsets of a batch; None if it was not planned, or Spark has deleted its entry."""
         try:
             lines = (self._offsets / str(batch_id)).read_text().splitlines()
             return from_json(json.loads(lines[-1]))
@@ -73,14 +73,14 @@ class LogPosition:
         return {place: max(0, end - read.get(place, 0)) for place, end in latest.items()}
 
     def size_of(self, batch_id: int) -> int | None:
-        """Offsets that a batch spans."""
+        """The number of offsets in a batch."""
         start, end = self.end_of(batch_id - 1), self.end_of(batch_id)
         if start is None or end is None:
             return None
         return sum(max(0, offset - start.get(place, 0)) for place, offset in end.items())
 
     def lost_before(self, batch_id: int) -> int:
-        """Offsets of a planned batch that the topic no longer holds."""
+        """The number of offsets in a planned batch that the topic no longer holds."""
         start, end = self.end_of(batch_id - 1), self.end_of(batch_id)
         earliest = self._ask(EARLIEST) if start is not None and end is not None else None
         if start is None or end is None or earliest is None:
@@ -153,9 +153,7 @@ class Status:
         self._last_rollup_at = datetime.now(UTC)
 
     def look(self) -> None:
-        """The records in the log after the last finished batch, if the cluster answers, and the size of the next
-        batch if it has begun.
-        """
+        """Update the lag behind the log, if the cluster answers, and the size of the next batch, if it has begun."""
         done = self._ledger.batch_id
         self._lag = self._position.lag(done) or self._lag
         self._under_way_rows = self._position.size_of(done + 1) or 0
@@ -199,7 +197,7 @@ class Status:
         }
 
     def _rate(self, now: datetime, handled: int) -> float:
-        """Over the last seconds, or since the batch before the last where batches take longer."""
+        """Rows a second over the last seconds, or since the last batch but one if batches take longer."""
         with self._lock:
             if handled != self._handled[-1][1]:
                 self._handled.append((now, handled))

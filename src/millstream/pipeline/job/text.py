@@ -1,8 +1,8 @@
-"""Records that the typed source could not take, read from their bytes: an Arrow function for `mapInArrow`.
+"""Reads records that fit no type from their bytes: an Arrow function for `mapInArrow`.
 
 A record holds one JSON object (flat, nested, or the nested form in an envelope) or an array of them, and gives a row
-for each. What is wrong with the text, or with the types in it, is told in the column `reading`; what the fields are
-worth is for `judge` to say. Only the first row of a record carries its bytes and its key.
+for each. The column `reading` says what is wrong with the text or its types; `judge` then checks the fields. Only the
+first row of a record carries its bytes and its key.
 """
 
 import json
@@ -41,7 +41,7 @@ class _Wrong(Exception):
 
 
 def text_fields(records: DataFrame, limits: Limits) -> DataFrame:
-    """The columns of `typed_fields`; `element` is the place in an array, else null."""
+    """The columns of `typed_fields`; `element` is the index in an array, else null."""
     read = TextReader(limits.declaration, limits.max_record_bytes, arrow_schema(_SCHEMA)).read
     return records.select(*RECORD_COLUMNS).mapInArrow(read, _SCHEMA)
 
@@ -79,7 +79,7 @@ class TextReader:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def rows_of(self, record: list[Any], time_us: int) -> Iterator[tuple[Any, ...]]:
-        """Of one record: key, value, topic, partition and offset."""
+        """The rows of one record, given as key, value, topic, partition and offset."""
         key, data, *position = record
         try:
             document = self._document(data)
@@ -109,7 +109,7 @@ class TextReader:
         return document
 
     def _fields(self, body: Any) -> tuple[Any, ...]:
-        """Time, value, names and labels, and their errors."""
+        """Time, value, names and labels, or the error in them."""
         try:
             found = self._read_fields(body)
             for text in found:
@@ -120,7 +120,7 @@ class TextReader:
         except UnicodeEncodeError:
             return (*_NO_FIELDS, Fault(str(Reason.MALFORMED_JSON), "", "a text holds half a surrogate pair"))
         except RecursionError:
-            # Text that could just be parsed may be nested too deeply to be written again.
+            # A value that could be parsed may still be nested too deeply to be serialized.
             return (*_NO_FIELDS, Fault(str(Reason.MALFORMED_JSON), "", "the value is nested too deeply"))
         return (*found, None)
 
@@ -128,7 +128,7 @@ class TextReader:
         names = self._declared.fields
         envelope_key = None
         if isinstance(body, dict) and names["metric"][0] not in body and isinstance(body.get("value"), dict):
-            # An envelope has no metric of its own, and an object where a record has its number.
+            # An envelope has no metric, and its value is an object instead of a number.
             envelope_key, body = body.get("key"), body["value"]
         if not isinstance(body, dict):
             raise _Wrong(Reason.NOT_AN_OBJECT, f"a JSON object was expected, not {_kind(body)}")
@@ -208,7 +208,7 @@ def _kind(value: Any) -> str:
 
 
 def _whole(digits: str) -> float:
-    """Python takes a while for numbers of thousands of digits; beyond doubles one is as good as another."""
+    """A whole number; very long ones become floats, because Python is slow with thousands of digits."""
     return int(digits) if len(digits) < _LONGEST_WHOLE else float(digits)
 
 

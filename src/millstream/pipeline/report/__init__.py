@@ -1,9 +1,9 @@
-"""The fleet report: one HTML file, made from what a store answers.
+"""The fleet report: one HTML file, made from a store's answers.
 
     figures = write_report(store, *last_day(store), Path("report.html"))
 
-It asks what the query API asks, so it needs no Spark and works with every store. `figures` adds up rollups, `page`
-draws them. Must not come in: anything that the file would load from elsewhere when it is opened.
+It asks the same questions as the query API, so it needs no Spark and works with every store. `figures` sums up rollups,
+`page` draws them. The file must not load anything from elsewhere when it is opened.
 """
 
 from millstream.pipeline.report.figures import NothingToReport, last_day

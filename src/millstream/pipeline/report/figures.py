@@ -1,4 +1,4 @@
-"""What a report tells, gathered from the answers of a store: rollups of GPUs, GPUs, and events."""
+"""The figures of a report, gathered from a store: rollups of GPUs, the GPUs, and events."""
 
 import math
 from collections import defaultdict
@@ -15,11 +15,11 @@ IDLE_BELOW = 5.0
 """Percent of utilisation; a GPU that does less does no work worth the name."""
 
 Progress = Callable[[str], None]
-"""Told what is being done now; an empty text at the end."""
+"""Called with the step that begins, and with an empty text at the end."""
 
 _PAGE_ROWS = 100_000
 _MOST_ROWS = 500_000
-"""Of one metric: with more GPUs and minutes than this, hours are read."""
+"""Rows read for one metric; beyond this, rollups of hours are read instead of minutes."""
 _MJ_PER_KWH = 3.6e9
 _WATT_SECONDS_PER_KWH = 3.6e6
 
@@ -30,7 +30,7 @@ class NothingToReport(Exception):
 
 @dataclass(slots=True)
 class Gauge:
-    """A metric of one GPU, or of all of them in one window: adds up rollups."""
+    """Sums up the rollups of a metric: of one GPU, or of all GPUs in one window."""
 
     total: float = 0.0
     count: int = 0
@@ -62,11 +62,11 @@ class GpuFigures:
     window_s: float
     gauges: Gauges = field(default_factory=lambda: defaultdict(Gauge))
     counted_kwh: float | None = None
-    """By the GPU's own counter, where it has one."""
+    """Energy by the GPU's own counter, if it has one."""
 
     @property
     def energy_kwh(self) -> float:
-        """By the counter, else by power over time."""
+        """Energy by the counter, else from power over time."""
         integrated = self.gauges[POWER_USAGE].sum_of_means * self.window_s / _WATT_SECONDS_PER_KWH
         return integrated if self.counted_kwh is None else self.counted_kwh
 
@@ -86,14 +86,14 @@ class Figures:
     start: datetime
     end: datetime
     gpus: list[GpuFigures]
-    """By host and number."""
+    """Sorted by host and number."""
     unheard: list[Gpu]
-    """GPUs that the store knows and that sent nothing in this time."""
+    """GPUs that the store knows but that sent nothing in this time."""
     moments: dict[datetime, Gauges]
     """The fleet in each window."""
     points: int
     events: list[Event]
-    """The latest first."""
+    """Sorted with the latest first."""
 
     @property
     def hosts(self) -> set[str]:
@@ -121,7 +121,7 @@ class Figures:
 def read_figures(
     store: StoreReader, start: datetime, end: datetime, progress: Progress, most_rows: int = _MOST_ROWS
 ) -> Figures:
-    """Of the minutes that [start, end] touches; NothingToReport when they hold nothing."""
+    """The figures of the minutes that [start, end] touches; NothingToReport if they hold nothing."""
     if end <= start:
         raise NothingToReport(
             f"the report would end at {end.isoformat()}, before it begins at {start.isoformat()}; give a later end"
@@ -155,8 +155,8 @@ def read_figures(
         for row in rollups(Level.GPU, metric):
             figures_of(row).gauges[metric].add(row)
             moments[row.window_start][metric].add(row)
-    # What each counter grew by. One that is lower than before was reset, and has grown by what it shows: a reset
-    # within a window is not seen, so the sum is the least that was used.
+    # The increase of each counter. A counter lower than before was reset, and its value is the increase since then.
+    # A reset within a window goes unnoticed, so the sum is a lower bound.
     reached: dict[str, float] = {}
     for row in rollups(Level.GPU, TOTAL_ENERGY_CONSUMPTION):
         gpu, before = figures_of(row), reached.get(row.key, row.min)
@@ -177,7 +177,7 @@ def read_figures(
 
 
 def last_day(store: StoreReader) -> tuple[datetime, datetime]:
-    """The 24 hours that end with the newest point's minute; NothingToReport when there is no point."""
+    """The 24 hours that end with the newest point's minute; NothingToReport if there is no point."""
     newest = _newest(store)
     if newest is None:
         raise NothingToReport("the store is empty; run the pipeline first")

@@ -1,4 +1,4 @@
-"""The report as one HTML page that loads nothing: its charts are SVG, its style is part of it."""
+"""Renders the report as one HTML page that loads nothing: charts are SVG, and the style is inline."""
 
 import math
 from collections import Counter
@@ -26,9 +26,9 @@ _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM, _LINES = 1000, 190, 56, 12, 24, 4
 def write_report(
     store: StoreReader, start: datetime, end: datetime, output_path: Path, progress: Progress = lambda _: None
 ) -> Figures:
-    """A report about the minutes that [start, end] touches, in one file that replaces what was there.
+    """Write a report about the minutes that [start, end] touches, replacing the file.
 
-    NothingToReport when the store holds nothing for them; the file is then left as it was.
+    NothingToReport if the store holds nothing for them; the file is then left unchanged.
     """
     figures = read_figures(store, start, end, progress)
     progress("drawing")
@@ -66,7 +66,7 @@ def _glance(figures: Figures) -> Iterator[str]:
 
 
 def _findings(figures: Figures) -> Iterator[str]:
-    """What someone who reads nothing else should know, the worst first."""
+    """The main findings, the worst first."""
     kinds = Counter(_kind(event.kind) for event in figures.events if event.severity is Severity.CRITICAL)
     which = ", ".join(f"{count} × {kind}" for kind, count in kinds.most_common())
     yield f"Critical events: {which}." if kinds else "No critical events."
@@ -101,7 +101,7 @@ def _over_time(figures: Figures) -> Iterator[str]:
 
 
 def line_chart(title: str, unit: str, colour: str, values: Mapping[datetime, float]) -> str:
-    """A line over time as SVG. `values` in the order of time; NaN leaves a gap. Times on the axis are UTC."""
+    """A line over time as SVG. `values` are in order of time; NaN leaves a gap. Times on the axis are UTC."""
     known = [value for value in values.values() if not math.isnan(value)]
     if not known:
         return ""
@@ -129,7 +129,7 @@ def line_chart(title: str, unit: str, colour: str, values: Mapping[datetime, flo
         drawn.append(label(_LEFT - 6, y + 4, "end", told))
     for is_gap, run in groupby(values.items(), key=lambda item: math.isnan(item[1])):
         places = [place(at, value) for at, value in run if not is_gap]
-        # A single place has no line; drawn to itself, it is a dot.
+        # A single point makes no line; a line from the point to itself shows as a dot.
         ends = [(x + 1, y) for x, y in places] if len(places) == 1 else []
         if places:
             points = " ".join(f"{x:.1f},{y:.1f}" for x, y in places + ends)
@@ -175,7 +175,7 @@ def _gpu_table(gpus: Sequence[GpuFigures]) -> str:
 def _events(figures: Figures) -> Iterator[str]:
     yield "<section>\n<h2>Events</h2>"
     names = {each.gpu.uuid: each.name for each in figures.gpus}
-    # The critical ones first, the latest first among equals.
+    # Critical events first; among equals the latest first.
     ordered = sorted(figures.events, key=lambda event: _BY_WEIGHT.index(event.severity))
     if ordered:
         yield _table(_event(event, names) for event in ordered[:_MOST_EVENTS])
@@ -225,7 +225,7 @@ def _number(value: float, digits: int = 0, unit: str = "") -> str:
 
 
 def _table(rows: Iterable[Mapping[str, str]]) -> str:
-    """Cells by the names of their columns, which are the same in all rows; there is at least one."""
+    """A table of at least one row; all rows have the same columns."""
     cells = list(rows)
     head = "".join(f"<th scope=col>{name}</th>" for name in cells[0])
     body = "\n".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row.values()) + "</tr>" for row in cells)

@@ -1,7 +1,7 @@
-"""Where the pipeline puts what it computed, behind one small interface.
+"""The pipeline's stores, behind one small interface.
 
-Lives here: the interface with its questions (`base.py`), the rows and tables it speaks in (`rows.py`), the embedded
-store of Parquet files (`parquet/`), the InfluxDB store (`influx/`), and `open_store`, which chooses by URL. May come
-in: pyspark to write and DuckDB to read, imported where they are used. Must not: topics, offsets to commit, HTTP of
-our own API; a store knows points, rollups and events, not where they came from.
+This package holds the interface and its queries (`base.py`), its rows and tables (`rows.py`), the embedded store of
+Parquet files (`parquet/`), the InfluxDB store (`influx/`), and `open_store`, which selects one by URL. It may use
+pyspark to write and DuckDB to read, imported where they are used. It must not deal with topics, committed offsets or
+our own API: a store knows points, rollups and events, not their source.
 """

@@ -1,14 +1,14 @@
-"""What a store is: the questions that readers ask, with their answers in pages, and what the Spark jobs write.
+"""The interface of a store: the queries of readers, with answers in pages, and the writes of the Spark jobs.
 
     store = open_store("parquet:telemetry-store", data=Path("millstream-pipeline"))
     rejected = store.write_points(frame, version=batch_id)     # in foreachBatch; executors do the writing
     page = store.rollups(RollupQuery(Resolution.MINUTE, level=Level.GPU, start=start, limit=500))   # without Spark
 
-Writing is idempotent: a row is known by its table's identity, so a batch that is written again, in whole or in part,
-changes nothing. A write returns when the rows are durable and readers see them.
+Writing is idempotent: a row is identified by its table's identity, so writing a batch again, in whole or in part,
+changes nothing. A write returns when the rows are durable and visible to readers.
 
-The rows of an answer have an order that depends on the rows alone. A cursor is the place in it where a page ended, and
-it may come from anybody, so it is checked before it is used. Times are inclusive at both ends.
+The order of the rows in an answer depends only on the rows. A cursor is the position where a page ended; it may come
+from anybody, so it is checked before use. Times are inclusive at both ends.
 """
 
 from abc import ABC, abstractmethod
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 RowT = TypeVar("RowT")
 QueryT = TypeVar("QueryT", bound="Query[Any]")
 Cursor = Sequence[str | int]
-"""Where a page ended, as the store orders its rows: the place of the last row."""
+"""The position where a page ended: the last row's values in the columns of the order."""
 
 _LARGEST_TIME_US = 1 << 62
 _NO_COLUMNS = {"limit", "cursor", "start", "end", "resolution"}
@@ -38,20 +38,20 @@ class StoreError(Exception):
 
 
 class InvalidCursor(StoreError, ValueError):
-    """A cursor that this query cannot have handed out."""
+    """A cursor that this query cannot have returned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[RowT]):
     rows: tuple[RowT, ...]
     next_cursor: Cursor | None
-    """For the following page; None when there is no more."""
+    """The cursor for the next page; None if this is the last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query(Generic[RowT]):
     order: ClassVar[tuple[str, ...]]
-    """The fields of a row that tell its place in the answer."""
+    """The fields of a row that determine its position in the answer."""
     limit: int = 1000
     cursor: Cursor | None = None
 
@@ -63,14 +63,14 @@ class Query(Generic[RowT]):
         return replace(self, cursor=cursor)
 
     def page(self, rows: Iterable[RowT]) -> Page[RowT]:
-        """The page that these rows begin with; they tell whether there are more."""
+        """The first page of these rows; needs one row more than the limit to know whether there is another page."""
         found = tuple(islice(rows, self.limit + 1))
         page = found[: self.limit]
         return Page(page, self.place(page[-1]) if len(found) > self.limit else None)
 
     @property
     def after(self) -> tuple[Any, ...] | None:
-        """The cursor, if it can be a place of this answer: a time first, unless the order begins with a uuid."""
+        """The cursor, checked to be a possible position: it begins with a time, or with a uuid if the order does."""
         if self.cursor is None:
             return None
         kinds = [str if name == "uuid" or number else int for number, name in enumerate(self.order)]
@@ -82,7 +82,7 @@ class Query(Generic[RowT]):
 
     @property
     def equal(self) -> dict[str, str]:
-        """What must be equal, by column."""
+        """The values that rows must have, by column."""
         values = {
             each.name: getattr(self, each.name) for each in fields(self) if each.name not in _NO_COLUMNS
         }
@@ -139,7 +139,7 @@ class LatestQuery:
 
 
 def bounds_us(query: TelemetryQuery | RollupQuery | EventQuery) -> tuple[int | None, int | None]:
-    """The first and the last time (of events the start) that a row of this page can have; None is open."""
+    """The first and the last time that a row of this page can have (for events the start); None means no bound."""
     after = query.after
     reached = [] if after is None else [after[0]]
     last = [] if query.end is None else [micros(query.end)]
@@ -179,7 +179,7 @@ Rejected = tuple[RejectedPoint, ...]
 
 
 class Compaction(NamedTuple):
-    """What one round of upkeep did, in files."""
+    """The numbers of files that one round of upkeep handled."""
 
     merged_files: int = 0
     written_files: int = 0
@@ -188,11 +188,11 @@ class Compaction(NamedTuple):
 
 
 class StoreReader(ABC):
-    """What the API and the report use; safe to call from several threads."""
+    """The reading side, for the API and the report; safe to call from several threads."""
 
     @abstractmethod
     def all_gpus(self, uuid: str | None = None) -> list[rows.Gpu]:
-        """Each where it was seen last, by uuid; or the one."""
+        """All GPUs, or the one with this uuid, each on the host where it was last seen; sorted by uuid."""
 
     @abstractmethod
     def all_latest(self, metric: str | None) -> list[rows.LatestValue]:
@@ -236,7 +236,7 @@ class StoreReader(ABC):
 
 
 class Store(StoreReader):
-    """What the Spark jobs use, on the driver. Frames have the columns of `rows.py`; others are ignored.
+    """The writing side, for the Spark jobs on the driver. Frames have the columns of `rows.py`; others are ignored.
 
     Every write raises StoreUnavailable after bounded retries. `version` is the batch id or the number of the
     re-computation. For rollups and events the highest version of an identity counts, so it must not go back during the
@@ -246,18 +246,18 @@ class Store(StoreReader):
 
     @abstractmethod
     def write_points(self, frame: "DataFrame", version: int) -> Rejected:
-        """Reads the frame once."""
+        """Write points, reading the frame only once; returns those that the store refused."""
 
     @abstractmethod
     def write_rollups(self, frame: "DataFrame", version: int) -> None:
-        """A rollup with count 0 says that the window holds nothing any more; readers do not see it."""
+        """Write rollups. One with count 0 means that the window is now empty; readers do not see it."""
 
     @abstractmethod
     def write_events(self, frame: "DataFrame", version: int) -> None: ...
 
     @abstractmethod
     def points_frame(self, spark: "SparkSession", start: datetime, end: datetime) -> "DataFrame":
-        """Points with start <= time < end, also those that no longer count because another has their identity."""
+        """Points with start <= time < end, including those superseded by another with the same identity."""
 
     @abstractmethod
     def rollups_frame(
@@ -277,4 +277,4 @@ class Store(StoreReader):
 
     @abstractmethod
     def compact(self) -> Compaction:
-        """Upkeep, to be called from time to time: merge small files, delete superseded and expired ones."""
+        """Merge small files, and delete superseded and expired ones; to be called from time to time."""

@@ -1,8 +1,8 @@
-"""Frames of rows that the driver has, their schemas, and numbers that differ from query to query.
+"""Frames from rows on the driver, their schemas, and constants that differ from query to query.
 
-Rows of the driver go by way of Arrow: Spark would send a list through Python workers and back. A literal number becomes
-part of the code of a query, and the same query with another number is compiled again and runs cold. An array is handed
-to the code from outside; so such a number travels in one, and is taken out for each row.
+Rows of the driver are passed by Arrow: Spark would send a list through Python workers and back. Spark compiles literal
+numbers into a query's code, so the same query with another number is compiled again and runs cold. An array is passed
+to the code as data; so such a number is put into an array, and taken out for each row.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ def local_frame(spark: "SparkSession", ddl: str, rows: Sequence[Sequence[object]
 
 
 def arrow_schema(ddl: str) -> pa.Schema:
-    """The columns as Spark wants them of an Arrow function."""
+    """The schema that Spark expects from an Arrow function."""
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
@@ -36,7 +36,7 @@ def arrow_schema(ddl: str) -> pa.Schema:
 
 
 def constant(value: int, beside: str) -> str:
-    """SQL for the number in every row. `beside` is any column of the rows: without one Spark would see through it."""
+    """SQL for a constant. `beside` is any column: without one, Spark would fold the expression into a literal."""
     return f"get(array(CAST({value} AS bigint)), pmod(hash({beside}), 1))"
 
 

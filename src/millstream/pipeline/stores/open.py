@@ -23,7 +23,7 @@ class InvalidStoreUrl(StoreError, ValueError):
 
 
 def without_password(url: str) -> str:
-    """The URL as it may be shown to anybody."""
+    """The URL without its password, to be shown."""
     return re.sub(r"//[^/?#]*@", "//***@", url)
 
 
@@ -33,7 +33,7 @@ def open_store(
     """The store at `url`; nothing is contacted or created before it is used.
 
     `data` is the pipeline's directory: the InfluxDB store keeps the points of the last `lake_retention` there (None:
-    all), to compute rollups from again. What is older it reads back from the server.
+    all) to compute rollups again. It reads older points back from the server.
     """
     kind, _, rest = url.partition(":")
     shown = without_password(url)

@@ -1,6 +1,6 @@
-"""What a store holds: a frozen value for each row, times in UTC, and the tables of these rows as Spark DDL.
+"""The rows of a store as frozen values, with times in UTC, and their tables as Spark DDL.
 
-The names of the values in JSON are those that collectors know from the query API.
+The values have the same names in JSON as in the query API.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ class EventStatus(StrEnum):
     OPEN = "open"
     CLOSED = "closed"
     RETRACTED = "retracted"
-    """Later data showed that it never happened; readers do not see it."""
+    """Later data showed that the event never happened; readers do not see it."""
 
 
 class Point(msgspec.Struct, frozen=True, rename=_AS_COLLECTORS_SAY | {"device": "device_id"}):
@@ -115,7 +115,7 @@ class LatestValue(msgspec.Struct, frozen=True):
 
 
 def maker(kind: type[RowT]) -> Callable[[Sequence[Any]], RowT]:
-    """Makes rows from values in the order of the fields, times in microseconds since the epoch."""
+    """A function that makes a row from values in the order of the fields; times are microseconds since the epoch."""
     makers = [_MAKERS.get(field.type, field.type) for field in msgspec.structs.fields(kind)]
     return lambda values: kind(*(make(value) for make, value in zip(makers, values, strict=True)))
 
@@ -129,16 +129,16 @@ class Table:
     name: str
     row: type[msgspec.Struct]
     identity: tuple[str, ...]
-    """Rows that agree in these are the same row; of several the last in `precedence` counts."""
+    """Rows that agree in these columns are the same row; the last one by `precedence` counts."""
     precedence: tuple[str, ...]
     time: str
-    """The column that places a row in time."""
+    """The column with the time of a row."""
     origin: tuple[tuple[str, str], ...] = ()
-    """Columns beside those of the row."""
+    """Further columns beside those of the row, with their types."""
 
     @property
     def columns(self) -> tuple[tuple[str, str], ...]:
-        """Name and Spark type."""
+        """The names and Spark types of all columns."""
         fields = msgspec.structs.fields(self.row)
         return (*((field.name, _SPARK_TYPES.get(field.type, "string")) for field in fields), *self.origin)
 

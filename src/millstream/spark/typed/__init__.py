@@ -1,7 +1,7 @@
-"""Typed keys and values: from the bytes of records to columns of the types that a schema names, in the worker that
-reads the log.
+"""Typed keys and values: decodes the bytes of records into columns of a schema's types, in the worker that reads the
+log.
 
-Lives here: which columns a frame has (`layout.py`), the Python types and Arrow columns of Spark's types (`types.py`),
-the formats (`formats.py`), and what becomes of records that do not fit (`rows.py`). Bytes and Arrow come in, Arrow
-goes out; nothing here knows clusters or offsets to read.
+This package holds the columns of a frame (`layout.py`), the Python types and Arrow columns for Spark's types
+(`types.py`), the formats (`formats.py`), and the treatment of malformed records (`rows.py`). It turns bytes and Arrow
+into Arrow; nothing here knows clusters or offsets to read.
 """

@@ -23,7 +23,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Decoded:
     column: pa.Array
     bad: Mapping[int, str]
-    """Rows whose bytes do not fit, null in the column, and why."""
+    """The reasons for rows whose bytes do not fit, by row; the column is null there."""
 
 
 class Decoder(Protocol):

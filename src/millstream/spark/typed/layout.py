@@ -1,4 +1,4 @@
-"""Which columns a frame has, and how keys and values are decoded: the options and the schema of a read, checked."""
+"""The columns of a frame and the decoding of keys and values, from a read's options and schema, which are checked."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class Format(StrEnum):
 
 
 class Mode(StrEnum):
-    """How a record is treated whose key or value does not fit."""
+    """The treatment of a record whose key or value does not fit."""
 
     PERMISSIVE = "PERMISSIVE"
     DROPMALFORMED = "DROPMALFORMED"
@@ -69,14 +69,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The columns of a frame in their order; those named key and value are decoded by their formats."""
+    """The columns of a frame in order; the columns key and value are decoded by their formats."""
 
     columns: tuple[Column, ...]
     key_format: Format
     value_format: Format
     mode: Mode
     corrupt_column: str | None
-    """Where PERMISSIVE puts the bytes of a value that does not fit, if the frame has such a column."""
+    """The column, if any, in which PERMISSIVE puts the bytes of a value that does not fit."""
 
     @property
     def is_plain(self) -> bool:

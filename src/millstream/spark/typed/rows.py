@@ -19,7 +19,7 @@ log = logging.getLogger("millstream.spark")
 
 
 class MalformedRecord(SourceError):
-    """A record that does not fit, in mode FAILFAST."""
+    """A record does not fit, in mode FAILFAST."""
 
 
 class TypedRows:
@@ -77,7 +77,7 @@ class TypedRows:
 
 @contextlib.contextmanager
 def _no_garbage() -> Iterator[None]:
-    """Decoding makes thousands of objects and no cycle; looking for cycles among them takes a fifth of the time."""
+    """Switch off the garbage collector: decoding makes no cycles, but the search for them takes a fifth of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,7 +1,7 @@
-"""Spark's types in Python and in Arrow: what msgspec decodes a value into, and how decoded values become a column.
+"""Maps Spark's types to the Python types that msgspec decodes into, and turns decoded values into Arrow columns.
 
-A struct of Spark is a msgspec struct made here. A field that may be null may also be missing; one that may not must be
-there, or the record does not fit.
+A Spark struct becomes a msgspec struct made here. A nullable field may also be missing; without a field that is not
+nullable, the record does not fit.
 """
 
 import operator
@@ -48,11 +48,11 @@ _PLAIN: dict[type[DataType], Any] = {
 _INTEGER_BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
 
 Fill = Callable[[Sequence[Any]], pa.Array]
-"""Values of one type, None where there is none, as an Arrow column."""
+"""Turns values of one type, or None, into an Arrow column."""
 
 
 class Typed:
-    """A type of Spark: what to decode into, and the column of what was decoded."""
+    """A Spark type: the type to decode into, and the function that makes a column of decoded values."""
 
     def __init__(self, kind: DataType) -> None:
         self.arrow = arrow_type(kind)
@@ -60,7 +60,7 @@ class Typed:
 
 
 def arrow_type(kind: DataType) -> pa.DataType:
-    """Exactly the one that Spark expects of a source."""
+    """The exact Arrow type that Spark expects from a source."""
     return to_arrow_type(kind, timezone="UTC")
 
 
@@ -96,7 +96,7 @@ def _optional(annotation: Any, nullable: bool) -> Any:
 
 def _struct(kind: StructType, path: str) -> tuple[Any, Fill]:
     members = [_made(field.dataType, f"{path}.{field.name}") for field in kind.fields]
-    # Names of Spark need not be names of Python.
+    # Spark's names need not be valid in Python.
     names = [f"f{number}" for number in range(len(members))]
     fields: list[Any] = [
         (name, _optional(annotation, True), None) if field.nullable else (name, annotation)
@@ -154,12 +154,12 @@ def _map(kind: MapType, path: str) -> tuple[Any, Fill]:
 
 
 def _is_empty(rows: Sequence[Any]) -> bool:
-    """Whether there is no value at all: a column that records of this kind do not have."""
+    """Whether all values are None, as in a column that these records do not have."""
     return rows.count(None) == len(rows)
 
 
 def _offsets(rows: Sequence[Any]) -> pa.Array:
-    """Where each row's elements begin; null for a row that is null, as Arrow wants it."""
+    """The start of each row's elements; null for a null row, as Arrow requires."""
     ends = [0, *accumulate(0 if row is None else len(row) for row in rows)]
     begins = [None if row is None else begin for row, begin in zip(rows, ends, strict=False)]
     return pa.array([*begins, ends[-1]], pa.int32())

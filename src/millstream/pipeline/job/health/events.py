@@ -1,4 +1,4 @@
-"""Runs of minutes as signs of health, and which runs are events. Pure: takes runs, rules and the newest time."""
+"""Decides which runs of minutes with a sign are events. Pure functions of runs, rules and the newest time."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ EVENT_OF_SIGN = {
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Minutes of one GPU that show one sign, with at most the sign's gap between two of them.
+    """Minutes of one GPU with the same sign, at most the sign's gap apart.
 
     `first` and `final` are the starts of the first and the last minute, `peak` is the highest value, `last` the latest,
     `before` what preceded the first minute (the mean utilisation before an idle run, the memory at the start of a
@@ -66,7 +66,7 @@ class Run(msgspec.Struct, frozen=True):
 
 
 def gap_of(sign: Sign, rules: PipelineSettings) -> timedelta:
-    """The longest time without the sign that does not end a run; but for presence, less than an hour."""
+    """The longest time without the sign that does not end a run; less than an hour, except for presence."""
     match sign:
         case Sign.PRESENCE:
             return duration(rules.silent_after)
@@ -79,7 +79,7 @@ def gap_of(sign: Sign, rules: PipelineSettings) -> timedelta:
 
 
 def joined(runs: Sequence[Run], gap: timedelta) -> list[Run]:
-    """Runs of one track, in order, with those made one that hours had cut or a short gap parts."""
+    """Runs of one track, in order; merges runs that were cut at an hour or are separated by a short gap."""
     whole: list[Run] = []
     for run in runs:
         if not whole or run.first - whole[-1].end > gap:
@@ -99,7 +99,7 @@ def joined(runs: Sequence[Run], gap: timedelta) -> list[Run]:
 
 
 def event_of(run: Run, rules: PipelineSettings, newest: datetime) -> Event | None:
-    """The event made of a whole run, if it is one."""
+    """The event that a whole run amounts to, if any."""
     judged = _judged(run, rules)
     if judged is None:
         return None
@@ -112,9 +112,9 @@ def event_of(run: Run, rules: PipelineSettings, newest: datetime) -> Event | Non
 def silence_after(
     present: Run, following: datetime | None, rules: PipelineSettings, newest: datetime
 ) -> Event | None:
-    """The silence between the end of a presence and the next sign of life, if it was or is too long.
+    """The event for the silence between the end of a presence and the next sign of life, if it is too long.
 
-    While it lasts, `end` is the moment when it became an event: it does not move with the newest point.
+    While the silence lasts, `end` is the moment when it became an event, and does not move with the newest point.
     """
     start, silent_after = present.end, duration(rules.silent_after)
     if following is not None and following - start > FORGOTTEN_AFTER:

@@ -1,7 +1,7 @@
-"""Which minutes of an hour show something, found in Spark: from minute rollups to runs.
+"""Finds the minutes of an hour that show a sign, in Spark: from minute rollups to runs.
 
-A minute is judged by its own rollups and at most the leak window before it, and runs end with their hour. So the runs
-of an hour depend on a bounded stretch of time, and an hour can be computed again alone.
+A minute is judged by its own rollups and at most those of the leak window before it, and runs end with their hour. So
+the runs of an hour depend on a bounded range of time, and an hour can be computed again by itself.
 """
 
 from collections.abc import Iterable
@@ -17,17 +17,17 @@ from millstream.pipeline.moments import HOUR, MINUTE, MINUTE_US, MINUTES_PER_HOU
 from millstream.pipeline.stores.local_frames import one_of
 
 _BEFORE_COLLAPSE = timedelta(minutes=10)
-# Less memory than this is what the driver takes for itself, not a job's.
+# Less memory than this belongs to the driver, not to a job.
 _MEMORY_IN_USE_MIB = 1024
-# Of the minutes of a leak this share shows more memory than the minute before, and none much less.
+# In a leak, memory grows in at least this share of the minutes, and never drops much.
 _GROWING_SHARE = 0.7
-# A minute with more than this share of the growth is a job that takes its memory, not a leak.
+# If a single minute has more than this share of the growth, a job has allocated its memory: no leak.
 _LARGEST_STEP_SHARE = 0.25
 _PRESENT_SHARE = 0.9
 
 
 def context(rules: PipelineSettings) -> timedelta:
-    """How much before an hour the runs of this hour depend on."""
+    """The time before an hour that the runs of the hour depend on."""
     needed = max(duration(rules.memory_leak_window), _BEFORE_COLLAPSE)
     return -(-needed // HOUR) * HOUR
 
@@ -46,7 +46,7 @@ def runs_of(rollups: DataFrame, hours: Iterable[int], rules: PipelineSettings) -
 def _shown_minutes(rules: PipelineSettings) -> str:
     """A row for each sign that a minute of a GPU shows."""
     leak_minutes = max(duration(rules.memory_leak_window) // MINUTE, 2)
-    # Every column of a minute comes from one rollup, so nothing depends on an order.
+    # Every column of a minute comes from a single rollup, so the order of rows does not matter.
     columns = {
         "temperature": ("max", GPU_TEMP),
         "power": ("max", POWER_USAGE),

@@ -1,11 +1,11 @@
-"""Keeping events right while hours change: which tracks an hour touches, what their events are now, what is new.
+"""Keeps events right while hours change: finds the tracks of a changed hour, their present events, and the differences.
 
-An event of a track depends on its runs in neighbouring hours only. So for an hour that changed it is enough to walk
-along its tracks to where their runs end, both for the runs it has and for those it had. Events that are still open,
-and the last sign of life of each GPU, are looked at again every time, because newer points end them.
+An event of a track depends only on the track's runs in neighbouring hours. So for a changed hour it is enough to follow
+its tracks to the ends of their runs, both for its new runs and for its old ones. Events that are still open, and the
+last sign of life of each GPU, are checked every time, because newer points may end them.
 
-What is known of each hour's health is in a file, `<data>/health/2025-07-18T20.json`, a few dozen bytes per GPU: its
-runs, and the events that began in it as they were last published.
+The state of each hour is in a file, `<data>/health/2025-07-18T20.json`, with a few dozen bytes per GPU: the hour's
+runs, and the events that began in it as last published.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -53,11 +53,11 @@ class HourPage:
         for run in sorted(runs, key=lambda run: (run.sign, run.uuid, run.first)):
             self.runs.setdefault((run.sign, run.uuid), []).append(run)
         self.events = {event.event_id: event for event in events}
-        """The retracted ones too, so that what comes back is known."""
+        """All events by id, including retracted ones, so that a recurring event is recognised."""
 
 
 class HealthBook:
-    """Hours that were read stay in memory, the ones used last."""
+    """The stored runs and events of all hours. Keeps the most recently used hours in memory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -70,7 +70,7 @@ class HealthBook:
         )
 
     def hours(self, first: int, last: int) -> list[int]:
-        """The hours that the book has a page of, from first to last inclusive."""
+        """The hours from `first` to `last` (inclusive) that have a page in the book."""
         return self._known[bisect_left(self._known, first) : bisect_right(self._known, last)]
 
     def page(self, hour: int) -> HourPage:
@@ -97,7 +97,7 @@ class HealthBook:
         self._put(hour, page)
 
     def save(self) -> None:
-        """Make all written events durable."""
+        """Write all changes to disk, durably."""
         for hour in sorted(self._unsaved):
             page = self._pages[hour]
             runs = [run for found in page.runs.values() for run in found]
@@ -131,7 +131,7 @@ class HealthBook:
 
 @dataclass(frozen=True, slots=True)
 class _Settled:
-    """The result of a look at a track: its events, with the hour that keeps each, replacing its former events."""
+    """The check of a track: its former and present events, each with the hour that stores it."""
 
     earlier: dict[str, tuple[int, Event]]
     present: dict[str, tuple[int, Event]]
@@ -152,9 +152,9 @@ class HealthWatch:
         self._open: dict[Track, set[int]] | None = None
 
     def changes(self, runs_by_hour: Mapping[int, Iterable[Run]], newest: datetime) -> list[Event]:
-        """The events that are new, different or gone now that these hours have these runs.
+        """Replace the runs of these hours; returns the events that are new, changed or retracted by that.
 
-        The book has the new runs and events when this returns; save it once the events are published, or `forget`.
+        The book then holds the new runs and events: publish the events and save the book, or call `forget`.
         """
         looked_at = self._still_open(newest)
         for hour, runs in sorted(runs_by_hour.items()):
@@ -189,7 +189,7 @@ class HealthWatch:
     def _troubles(self, track: Track, hour: int, newest: datetime) -> _Settled:
         """The events of this hour's runs and of runs connected with them."""
         gap = gap_of(track[0], self._rules)
-        # One hour more on both sides: runs may have been connected through this one, and be no longer.
+        # One more hour on both sides: their runs may have been connected through this hour before it changed.
         first, last = hour - 1, hour + 1
         while self._connected(track, first - 1, gap):
             first -= 1
@@ -207,7 +207,7 @@ class HealthWatch:
         return _Settled(self._earlier(EVENT_OF_SIGN[track[0]], track[1], hours), present)
 
     def _connected(self, track: Track, hour: int, gap: timedelta) -> bool:
-        """Whether the runs of this hour go on in the next; gaps are shorter than an hour."""
+        """Whether a run of this hour continues in the next; gaps are shorter than an hour."""
         before, after = self._book.runs(hour, track), self._book.runs(hour + 1, track)
         return bool(before) and bool(after) and after[0].first - before[-1].end <= gap
 

@@ -1,7 +1,7 @@
 """One kept-alive HTTP connection to an InfluxDB server, with bounded retries.
 
-Written on `http.client`: it needs no more than one request at a time, on executors too, where the standard library
-is all that is sure to be there.
+It uses `http.client`: one request at a time is enough, and on executors only the standard library is certain to be
+installed.
 """
 
 import base64
@@ -31,7 +31,7 @@ class InfluxTarget:
     port: int
     base_path: str
     database: str
-    """Of 2.x the bucket."""
+    """The database, or for a 2.x server the bucket."""
     organisation: str | None = None
     """None for a 1.x server."""
     authorization: str | None = None
@@ -39,7 +39,7 @@ class InfluxTarget:
     post_points: int = 5_000
     request_timeout: timedelta = timedelta(seconds=10)
     retry_for: timedelta = timedelta(seconds=30)
-    """After this long without success a write or a query gives up."""
+    """How long a write or a query is retried before it fails."""
 
     @property
     def is_v2(self) -> bool:
@@ -58,12 +58,12 @@ class InfluxTarget:
 
     @property
     def query_path(self) -> str:
-        # 2.x answers InfluxQL at the same place, for buckets that are mapped to a database (by default all are).
+        # 2.x answers InfluxQL at the same path, for buckets that are mapped to a database (by default all are).
         return f"{self.base_path}/query"
 
 
 def parse_target(address: str, options: Mapping[str, str], token: str, *, is_v2: bool) -> InfluxTarget:
-    """From `http://user:password@host:8086/path`; raises ValueError with what is wrong with it."""
+    """The target in `http://user:password@host:8086/path`; a ValueError says what is wrong with the address."""
     parts = urlsplit(address)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError("what follows the kind is not an address such as http://127.0.0.1:8086")
@@ -95,7 +95,7 @@ def _authorization(user: str | None, password: str | None, token: str) -> str | 
 
 
 def _is_loopback(host: str) -> bool:
-    """Compressing for a server on this machine takes the processor from it and saves nothing."""
+    """Whether the server is on this machine: compression would then only cost processor time."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -104,7 +104,7 @@ def _is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The server understood and will not take it, however often it is asked."""
+    """A permanent refusal: the server understood the request, and a retry cannot help."""
 
     status: int
     reason: str
@@ -197,7 +197,7 @@ def _seconds(header: str | None) -> float:
 
 
 def _reason(answer: bytes) -> str:
-    """What the server says: 1.x in `error`, 2.x in `message`."""
+    """The server's error message: 1.x has it in `error`, 2.x in `message`."""
     text = answer.decode(errors="replace").strip()
     try:
         said = json.loads(text)

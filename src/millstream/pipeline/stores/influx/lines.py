@@ -1,8 +1,8 @@
 """Line protocol, built column by column in Arrow: no Python code runs for a single point.
 
-In a measurement and in a tag, separators are escaped with a backslash. A backslash itself cannot be: one before
-another character stands for itself, one at the end would escape the separator behind it, and a line feed would end
-the line. Rows with such tags cannot be written; `Lines.problems` says so.
+In measurements and tags, separators are escaped with a backslash. A backslash itself cannot be escaped: before another
+character it stands for itself, but at the end it would escape the separator that follows. A line feed would end the
+line. Rows whose tags end with a backslash or contain a line feed cannot be written; `Lines.problems` lists them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -23,10 +23,10 @@ POINT_TAGS = {
     "pod": "pod",
     "uuid": "uuid",
 }
-"""Tag and column, in the order of the tags' names, which is the order the server sorts them into."""
+"""Columns by tag, sorted by the tags' names, which is the server's own order."""
 ROLLUP_TAGS = {"key": "key", "level": "level", "metric": "metric"}
 EVENT_TAGS = {"event_id": "event_id", "kind": "kind", "uuid": "uuid"}
-"""Of rollups and events only what identifies them: anything else may change, and with it would come a second row."""
+"""Rollups and events have only their identity as tags: a change of any other tag would create a second row."""
 
 EVENTS_MEASUREMENT = "events"
 
@@ -42,7 +42,7 @@ class Lines:
     text: pa.Array
     """One line per row, with its line feed."""
     problems: Mapping[int, str]
-    """Rows whose line must not be sent, and why."""
+    """The reasons why lines must not be sent, by row."""
 
 
 Encoded = dict[str, pa.DictionaryArray]
@@ -90,14 +90,14 @@ def _joined(
 
 
 def _tag(tag: str, column: pa.DictionaryArray) -> pa.Array:
-    """`,tag=value` of each row, or nothing: a tag without a value is not a tag."""
+    """`,tag=value` for each row, or nothing for an empty value, which a tag must not have."""
     values = column.dictionary
     written = pc.binary_join_element_wise(f",{tag}=", _escaped(values, ",= "), "")
     return pc.take(pc.if_else(pc.equal(values, ""), "", written), column.indices)
 
 
 def _encoded(batch: pa.RecordBatch, columns: Iterable[str]) -> Encoded:
-    """Columns as their distinct values, on which the costly work is done, and each row's number among them."""
+    """Dictionary-encoded columns, so that the costly work is done only once for each distinct value."""
     return {name: pc.dictionary_encode(pc.fill_null(batch[name], "")) for name in columns}
 
 

@@ -1,6 +1,6 @@
-"""What an executor does with rows: build lines, post them by the thousand, find the ones that are refused.
+"""Posts rows from an executor: builds lines, posts them by the thousand, and finds the refused ones.
 
-The lines of a batch lie one after the other in one buffer, each with its line feed: a post is a slice of it.
+The lines of a batch are consecutive in one buffer, each with its line feed, so a post is a slice of the buffer.
 """
 
 import re
@@ -24,7 +24,7 @@ _TOLD = ("source_partition", "source_offset", "uuid", "metric")
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """One kind of rows, on their way to one server."""
+    """Posts rows of one table to one server."""
 
     target: InfluxTarget
     table: Table
@@ -33,11 +33,11 @@ class Posting:
     def taken(
         self, batches: Iterator[pa.RecordBatch]
     ) -> Iterator[tuple[pa.RecordBatch | None, pa.RecordBatch | None]]:
-        """Rows that the server has, and a report of those that it refused.
+        """The rows that the server has accepted, and a report of those that it refused.
 
-        A server that cannot be reached is in the report too, not an exception: the driver then knows it for what it is,
-        and Spark does not repeat the task on top of our own retries. Rollups and events have no original record that a
-        dead letter could carry, and can be computed again: they are handed on also when they were refused.
+        An unreachable server is reported too instead of raising an exception: so the driver recognises the failure, and
+        Spark does not repeat the task on top of our own retries. Rollups and events are passed on even if refused: they
+        can be computed again, and have no original record that a dead letter could carry.
         """
         try:
             for batch, refused in self._posted(batches):
@@ -54,9 +54,9 @@ class Posting:
             yield None, report({"reason": [str(error)], "unavailable": [True]})
 
     def _posted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, dict[int, str]]]:
-        """Each batch with its refused rows and why. While one is on its way to the server the next is made.
+        """Each batch with its refused rows and the reasons. Lines of the next batch are built while one is posted.
 
-        One connection and one post at a time: of two points with one identity the later must be written later.
+        Posts one at a time over one connection: of two points with the same identity, the later must be written last.
         """
         connection = InfluxConnection(self.target)
         poster = ThreadPoolExecutor(1, "influx-post")
@@ -74,7 +74,7 @@ class Posting:
             connection.close()
 
     def _post(self, connection: InfluxConnection, lines: Lines) -> dict[int, str]:
-        """The refused rows and why."""
+        """The refused rows, with the reasons."""
         refused = dict(lines.problems)
         text, rows = lines.text, None
         if refused:
@@ -110,7 +110,7 @@ _TOO_LARGE = 413
 
 
 def find_refused(send: Send, lines: Sequence[str], refusal: Refusal) -> dict[int, str]:
-    """The refused lines, by their number, and why; all others are stored when this returns."""
+    """The reasons for refused lines, by line number; all other lines are stored when this returns."""
     by_measurement: dict[str, list[int]] = {}
     for row in sorted(range(len(lines)), key=lambda row: _time(lines[row])):
         match = _MEASUREMENT.match(lines[row])
@@ -131,7 +131,7 @@ def _time(line: str) -> int:
 
 
 def _narrow(send: Send, rows: Sequence[int], refusal: Refusal) -> dict[int, str]:
-    """`rows` have just been refused, in whole or in part."""
+    """Finds the refused ones among `rows`, which were just refused in whole or in part, by halving."""
     if len(rows) == 1 or _dropped(refusal) == len(rows):
         return dict.fromkeys(rows, refusal.reason)
     refused: dict[int, str] = {}
@@ -144,7 +144,7 @@ def _narrow(send: Send, rows: Sequence[int], refusal: Refusal) -> dict[int, str]
 
 
 def _dropped(refusal: Refusal) -> int:
-    """How many lines the server says it left out; it says 0 of lines that it could not read."""
+    """The number of lines that the server reports as dropped; it reports 0 for lines that it could not parse."""
     if refusal.status == _TOO_LARGE:
         return 0
     match = _DROPPED.search(refusal.reason)

@@ -1,6 +1,6 @@
-"""Reading from the server: InfluxQL put together safely, and the questions that a store answers.
+"""Reads from the server: builds InfluxQL safely, and answers the queries of a store.
 
-The server keeps points with different tags apart, even of the same GPU, metric and time; a reader gets one of them.
+The server stores points with different tags separately, even if GPU, metric and time are the same; a reader gets one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ from millstream.pipeline.stores.influx.lines import EVENTS_MEASUREMENT, POINT_TA
 _READ_RETRY_FOR = timedelta(seconds=5)
 _READ_TIMEOUT = timedelta(seconds=60)
 _FIRST_US, _LAST_US = -9_223_372_036_854_775, 9_223_372_036_854_775
-"""The times that the server knows."""
+"""The range of times that the server supports."""
 _LEAST_CHUNK = 1_000
 
 _OURS = {EVENTS_MEASUREMENT, *map(rollups_measurement, rows.Resolution)}
@@ -38,7 +38,7 @@ class Series:
 
 
 class InfluxQl:
-    """Asks one server, over as many connections as there are questions at a time. Safe from several threads."""
+    """Queries one server, over one connection for each concurrent query. Safe to use from several threads."""
 
     def __init__(self, target: InfluxTarget) -> None:
         self._target = target
@@ -46,12 +46,12 @@ class InfluxQl:
 
     @classmethod
     def for_reading(cls, target: InfluxTarget) -> "InfluxQl":
-        """Longer patience for an answer, less for a server that is away: a person waits for the result."""
+        """For readers: waits longer for an answer, but retries an absent server less, because a person is waiting."""
         retry_for = min(target.retry_for, _READ_RETRY_FOR)
         return cls(replace(target, retry_for=retry_for, request_timeout=_READ_TIMEOUT))
 
     def select(self, statement: str) -> list[Series]:
-        """No rows when the database does not exist yet."""
+        """The answer to a query; empty if the database does not exist yet."""
         options = {"q": statement, "db": self._target.database, "epoch": "u"}
         with self._connection() as connection:
             answer = connection.query(self._target.query_path, urlencode(options).encode())
@@ -75,7 +75,7 @@ class InfluxQl:
         *,
         newest_first: bool,
     ) -> Iterator[list[list[Any]]]:
-        """Rows in parts, each part with all rows of the times that it has; within a time in no order."""
+        """Rows in parts, in order of time. All rows of one time are in the same part, in no particular order."""
         first_us, last_us = times
         order = f"ORDER BY time {'DESC' if newest_first else 'ASC'} LIMIT {chunk}"
         while first_us is None or last_us is None or first_us <= last_us:
@@ -83,7 +83,7 @@ class InfluxQl:
             if len(rows) < chunk:
                 yield rows
                 return
-            # The limit may have cut the rows of the last time in two.
+            # The limit may have cut off some rows of the last time, so read all of that time.
             reached_us = rows[-1][0]
             same = self._rows(f"{source}{where([*conditions, f'time = {reached_us}u'])}")
             yield [row for row in rows if row[0] != reached_us] + same
@@ -161,7 +161,7 @@ class InfluxQueries(base.StoreReader):
         after, (first_us, last_us) = query.after, base.bounds_us(query)
         if first_us is not None and last_us is not None and first_us > last_us:
             return base.Page((), None)
-        # Every series on its own is limited; the first may be what the last page ended with.
+        # The limit applies to each series, whose first row may be the one that the last page ended with.
         tail = f" GROUP BY * ORDER BY time ASC LIMIT {query.limit + 2}"
         found: dict[tuple[int, str], rows.Point] = {}
         conditions = [*equals({"uuid": query.uuid}), *between(first_us, last_us)]
@@ -194,14 +194,14 @@ class InfluxQueries(base.StoreReader):
         parts = self._server.in_order_of_time(
             source, conditions, base.bounds_us(query), max(query.limit, _LEAST_CHUNK), newest_first=True
         )
-        # The server gives the time first, the row has it behind the host.
+        # The server returns the time first; in the row it comes after the host.
         found = chain.from_iterable(
             sorted((make([*row[1:6], row[0], *row[6:]]) for row in part), key=_newest_first) for part in parts
         )
         return query.page(row for row in found if after is None or _newest_first(row) > (-after[0], after[1]))
 
     def measurements(self, metric: str | None = None) -> list[str]:
-        """Those of points; or the one that is wanted."""
+        """The measurements of points, or only the wanted one."""
         if metric is not None:
             return [metric]
         names = [row[0] for series in self._server.select("SHOW MEASUREMENTS") for row in series.rows]

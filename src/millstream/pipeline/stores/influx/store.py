@@ -1,8 +1,8 @@
-"""The InfluxDB store: points, rollups and events on the server, and Parquet files (the lake) to re-compute from.
+"""The InfluxDB store: points, rollups and events on the server, and Parquet files (the lake) for re-computation.
 
-The lake holds the newest points. Those older than its retention are on the server only, and are read back from there
-when their windows change. Up to which time that is so is written down, because a longer retention tomorrow does not
-bring back what went today.
+The lake holds the newest points. Points older than its retention are only on the server, and are read back when their
+windows change. The time from which the lake is complete is stored in a file, because a longer retention later does not
+restore points that were already deleted.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _SLICE, _SLICE_US = "10m", 10 * 60 * 1_000_000
-"""One request for old points asks for this much of one metric."""
+"""The range of time of one metric that one request for old points reads."""
 
 _log = get_logger("millstream.pipeline.influx")
 
 
 class InfluxStore(queries.InfluxQueries, ParquetStore):
-    """Written to the server first: what the lake in `root` holds, the server has taken. Readers ask the server."""
+    """Writes to the server before the lake in `root`, so the server has all the lake's rows. Readers ask the server."""
 
     def __init__(self, target: InfluxTarget, root: Path, lake_retention: timedelta | None) -> None:
         queries.InfluxQueries.__init__(self, queries.InfluxQl.for_reading(target))
@@ -73,7 +73,7 @@ class InfluxStore(queries.InfluxQueries, ParquetStore):
 
     @property
     def complete_from(self) -> datetime:
-        """All points from here on are in the lake."""
+        """The time from which the lake holds all points."""
         try:
             marked_us = int(self._mark.read_bytes())
         except FileNotFoundError:
@@ -104,9 +104,9 @@ class InfluxStore(queries.InfluxQueries, ParquetStore):
     def _write(
         self, frame: "DataFrame", table: Table, build: lines.LineBuilder, rooms: Rooms, version: int
     ) -> list[Any]:
-        """What the server refused. A task posts its rows and writes those that were taken into the lake."""
+        """Tasks post their rows and write the accepted ones into the lake. Returns the refused rows."""
         if not self._has_database:
-            # A bucket of 2.x belongs to somebody and has a retention: its owner creates it.
+            # Only for 1.x: a bucket of 2.x has an owner and a retention, so its owner creates it.
             server = queries.InfluxQl(self.target)
             server.execute(f"CREATE DATABASE {queries.identifier(self.target.database)}")
             server.close()
@@ -129,12 +129,12 @@ class InfluxStore(queries.InfluxQueries, ParquetStore):
             tasks
         )
         rows = wanted.mapInArrow(_fetcher(self.target), POINTS.ddl)
-        # Points that differ in a tag alone are apart on the server; any of them will do, but always the same.
+        # The server stores points that differ only in a tag separately; any will do, but the choice must be stable.
         one = f.max(f.struct(*(f.col(name) for name in POINTS.names))).alias("row")
         return rows.groupBy(*POINTS.identity).agg(one).select("row.*")
 
     def _slices(self, first_us: int, last_us: int) -> list[tuple[str, int, int]]:
-        """Metric and times of those slices that hold points: a long range may have few."""
+        """Metric and time range of each slice that holds points: a long range may have only few."""
         counted = self._points(
             'count("value")',
             self.measurements(),

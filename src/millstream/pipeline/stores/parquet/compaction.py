@@ -1,7 +1,7 @@
-"""Upkeep of the files: merge small ones, delete replaced and expired ones.
+"""Upkeep of the files: merges small files, deletes replaced and expired ones.
 
-Files climb levels: `fan_in` files of one level become one of the next, so a point is rewritten a few times only,
-however many batches an hour has. A bucket that has been quiet for a while is merged into a single file.
+Files have levels: `fan_in` files of one level are merged into one of the next, so a point is rewritten only a few times
+even if an hour has many batches. A bucket without new files for a while is merged into a single file.
 """
 
 import contextlib
@@ -26,10 +26,10 @@ from millstream.pipeline.stores.parquet.frames import remove_abandoned_staging
 
 _STRAY_AFTER_S = 60.0
 _SLICE_ROWS = 500_000
-"""A merge writes slice by slice (ranges of the first column of the order), so an hour of a large fleet never has to be
-in memory at once."""
+"""The rows of a slice (a range of the order's first column): a merge writes one slice at a time, so an hour of a large
+fleet need not fit into memory."""
 _ROW_GROUP_ROWS = 16_384
-"""Small, because most questions are about one GPU, whose points then lie in a few groups."""
+"""Small, because most queries are about one GPU, whose points are then in a few groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +38,17 @@ class Upkeep:
 
     fan_in: int = 24
     fan_in_bytes: int = 16 << 20
-    """Batches that are together as large as this are merged however few they are."""
+    """Batches of this total size are merged, however few they are."""
     quiet_after: timedelta = timedelta(minutes=10)
     grace: timedelta = timedelta(minutes=10)
-    """How long a replaced file stays for readers that have already chosen it."""
+    """How long a replaced file is kept for readers that have already chosen it."""
     points_retention: timedelta | None = None
     rollups_retention: timedelta | None = None
-    """Also of events; None keeps for ever. By event time, in whole hours and days."""
+    """The retention of rollups and events; None keeps them for ever. By event time, in whole buckets."""
 
 
 def compact(root: Path, engine: Engine, upkeep: Upkeep) -> Compaction:
-    """One round over the whole store. A round that another process has begun is left to it."""
+    """One round over the whole store. Does nothing while another process runs a round."""
     done: Counter[str] = Counter()
     with _only_one(root) if root.is_dir() else contextlib.nullcontext(False) as mine:
         if not mine:
@@ -94,7 +94,7 @@ def choose(
     if batch_bytes >= upkeep.fan_in_bytes:
         return [file for file in live.files if not file.is_merged]
     for level in sorted({file.level for file in live.files}):
-        # Lower files come along, or files of a level that never fills would wait for the quiet time.
+        # Files of lower levels are included, or they would wait for the quiet time if their level never fills.
         low = [file for file in live.files if file.level <= level]
         if sum(file.level == level for file in low) >= upkeep.fan_in:
             return low
@@ -102,7 +102,7 @@ def choose(
 
 
 def _stat(path: str) -> os.stat_result | None:
-    """None when the file has gone meanwhile."""
+    """The file's status; None if the file was deleted meanwhile."""
     try:
         return os.stat(path)
     except FileNotFoundError:
@@ -110,7 +110,7 @@ def _stat(path: str) -> os.stat_result | None:
 
 
 def _delete_replaced(directory: Path, upkeep: Upkeep, now: float) -> int:
-    """Data files that were replaced longer ago than the grace time, and parts without a data file."""
+    """Delete data files that were replaced longer ago than the grace time, and side files without a data file."""
     live = layout.live_files(directory)
     last_s = now - upkeep.grace.total_seconds()
     replaced_at = _replaced_at(live)
@@ -126,7 +126,7 @@ def _delete_replaced(directory: Path, upkeep: Upkeep, now: float) -> int:
 
 
 def _replaced_at(live: layout.LiveFiles) -> dict[str, float]:
-    """When each replaced file was replaced first."""
+    """The time when each replaced file was first replaced."""
     moments: dict[str, float] = {}
     for file in (*live.files, *live.superseded):
         if file.is_merged and (stat := _stat(live.path(file))) is not None:
@@ -136,7 +136,7 @@ def _replaced_at(live: layout.LiveFiles) -> dict[str, float]:
 
 
 def _stray_parts(directory: Path) -> Iterator[Path]:
-    """What an interrupted merge or deletion left: temporary files, and side files whose data file is not there."""
+    """The remains of an interrupted merge or deletion: temporary files, and side files without their data file."""
     for path in directory.iterdir():
         is_side = path.suffix in {".covers", ".series"}
         is_temporary = path.name.startswith(".") and path.suffix == ".tmp"
@@ -145,14 +145,14 @@ def _stray_parts(directory: Path) -> Iterator[Path]:
 
 
 def _remove_file(file: Path) -> None:
-    # The data file first: side files alone say nothing, a data file without them would count as a batch.
+    # The data file first: side files alone have no effect, but readers must not see a data file without them.
     for path in (file, layout.covers_path(file), layout.series_path(file)):
         path.unlink(missing_ok=True)
 
 
 def _expire(directory: Path, root: Path) -> int:
     names = [path for path in directory.iterdir() if path.is_file()]
-    # Batches before what covers them, or they would count again for a moment.
+    # Batches before the merged files that cover them, or the batches would count again for a moment.
     files = sorted(
         (path for path in names if layout.parse_name(path.name) is not None), key=lambda path: path.name
     )
@@ -166,7 +166,7 @@ def _expire(directory: Path, root: Path) -> int:
 
 @contextlib.contextmanager
 def _only_one(root: Path) -> Iterator[bool]:
-    """Two rounds at once would do the same work twice, and no harm; so a file system without locks is fine."""
+    """A lock for one round. Concurrent rounds only waste work, so a file system without locks does no harm."""
     descriptor = os.open(root / ".compaction.lock", os.O_CREAT | os.O_RDWR, 0o644)
     try:
         try:
@@ -185,7 +185,7 @@ def _only_one(root: Path) -> Iterator[bool]:
 def merge(
     engine: Engine, room: layout.Room, live: layout.LiveFiles, chosen: Sequence[layout.FileName]
 ) -> Path:
-    """Write the merged file of `chosen` and put it into place; the switch is its rename."""
+    """Write the merged file of `chosen`; its rename into place is the moment of the switch."""
     target = live.directory / layout.merged_name(
         min(file.first_version for file in chosen),
         max(file.last_version for file in chosen),
@@ -222,7 +222,7 @@ def _write(engine: Engine, room: layout.Room, paths: list[str], target: Path) ->
 
 
 def _encoding(schema: pa.Schema) -> dict[str, Any]:
-    """Times and offsets of a series grow evenly, so their differences take next to nothing."""
+    """Options of the Parquet writer. Times and offsets of a series grow evenly, so their deltas are tiny."""
     growing = [
         field.name for field in schema if pa.types.is_timestamp(field.type) or field.type == pa.int64()
     ]
@@ -255,7 +255,7 @@ def _ranges(counted: Sequence[tuple[str, int]]) -> Iterator[tuple[str, str]]:
 
 
 def _write_series(engine: Engine, merged: Path, target: Path) -> None:
-    """The newest point and the count of each GPU and metric."""
+    """Write the newest point and the count of each GPU and metric."""
     temporary = target.with_name(f".{target.name}.tmp")
     points = f"SELECT {SERIES_COLUMNS} FROM {SCAN}"  # noqa: S608
     newest = f"unnest(arg_max(point, {LAST_IN_LOG})), count(*) AS points"

@@ -36,7 +36,7 @@ SERIES_COLUMNS = (
 )
 LAST_IN_LOG = "(time, source_partition, source_offset)"
 Condition = tuple[str, tuple[object, ...]]
-"""SQL of our own, and the user's values as parameters."""
+"""Our own SQL, with the user's values as parameters."""
 
 
 class Engine:
@@ -59,7 +59,7 @@ class Engine:
         return self._run(lambda cursor: cursor.sql(sql, params=values).to_arrow_table())
 
     def close(self) -> None:
-        """Queries that still run end with StoreUnavailable."""
+        """Close the database; running queries end with StoreUnavailable."""
         with self._lock:
             for cursor in self._running:
                 cursor.interrupt()
@@ -116,7 +116,7 @@ class Engine:
 
 
 def with_fresh_files(root: Path, read: Callable[[], T]) -> T:
-    """Call `read`, which looks which files there are and reads them, again when one of them has gone meanwhile."""
+    """Call `read`, which lists files and reads them; repeat it if one of the files was deleted meanwhile."""
     import duckdb
 
     for attempt in range(_ATTEMPTS):
@@ -133,8 +133,8 @@ def with_fresh_files(root: Path, read: Callable[[], T]) -> T:
 def newest_rows(room: Room, conditions: Sequence[str]) -> str:
     """SQL for the rows that count, from one list of files.
 
-    `conditions` may only name columns of the identity: they are applied before the choice between rows with one
-    identity, so that DuckDB skips what they exclude.
+    `conditions` may use only columns of the identity: they are applied before the choice among rows with the same
+    identity, so that DuckDB can skip excluded rows.
     """
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     identity = ", ".join(room.table.identity)
@@ -147,20 +147,20 @@ def newest_rows(room: Room, conditions: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What to select in a room."""
+    """The columns, order and conditions of a query in a room."""
 
     columns: str
     order: str
     conditions: Sequence[Condition] = ()
-    """On columns of the identity."""
+    """Conditions on columns of the identity."""
     later_conditions: Sequence[Condition] = ()
-    """On any column; applied to the rows that count."""
+    """Conditions on any column, applied to the rows that count."""
 
 
 def first_rows(
     engine: Engine, root: Path, room: Room, selection: Selection, buckets: Sequence[int], limit: int
 ) -> list[tuple[Any, ...]]:
-    """`buckets` are in the answer's order, and no bucket holds rows that belong before those of an earlier one."""
+    """The first `limit` rows. `buckets` are in the answer's order: no row belongs before a row of an earlier bucket."""
     rows: list[tuple[Any, ...]] = []
     for some in _strides(buckets):
         wanted = limit - len(rows)
@@ -171,7 +171,7 @@ def first_rows(
 
 
 def _strides(buckets: Sequence[int]) -> Iterable[Sequence[int]]:
-    """One bucket, then two, four, ...: a page needs few, an empty range must not take a query for each."""
+    """One bucket, then two, four, ...: a page needs few buckets, but an empty range must not need a query for each."""
     start, width = 0, 1
     while start < len(buckets):
         yield buckets[start : start + width]

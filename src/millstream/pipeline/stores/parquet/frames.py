@@ -1,9 +1,10 @@
-"""Between Spark and the files. Writing: tasks write into a staging directory, the driver syncs and renames.
+"""Writes frames of Spark to the files, and reads them. Tasks write into a staging directory; the driver syncs and
+renames.
 
 A task is an Arrow function that writes Parquet by itself and returns the names of its files. (Spark's own writer
 starts about twenty processes for each batch, to set the permissions of files; a micro-batch has no time for that.)
-Files of a task that failed are not among these names, so they are never put into place. A crash leaves a staging
-directory behind, which the next writer removes, or part of a batch in place, which its replay completes.
+Files of a failed task are not among these names, so they are never put into place. A crash leaves a staging directory,
+which the next writer removes, or part of a batch in place, which its replay completes.
 """
 
 import contextlib
@@ -37,11 +38,11 @@ _REPORT = (
     "room string, bucket bigint, file string, source_partition int, source_offset bigint, uuid string, metric string, "
     "time_us bigint, reason string, unavailable boolean"
 )
-"""What tasks tell of files that they wrote, and of rows that a server refused."""
+"""The columns of a task's report: files that it wrote, and rows that a server refused."""
 _ROWS_AT_ONCE = 250_000
-"""What a task keeps before it writes: a file for each bucket."""
+"""The number of rows that a task collects before it writes a file for each bucket."""
 _MAX_TASKS = 8
-"""A batch is written by at most this many tasks: more make files too small to read well."""
+"""The most tasks that write a batch: more would make files too small to read efficiently."""
 _ABANDONED_AFTER_S = 24 * 3600
 _STAGING = ".staging"
 
@@ -49,9 +50,9 @@ _STAGING = ".staging"
 def read_frame(
     spark: "SparkSession", root: Path, room: Room, start: datetime, end: datetime, *, once: bool = False
 ) -> "DataFrame":
-    """Rows of `room` with start <= time < end; of those with one identity all, or `once` the one that counts.
+    """Rows of `room` with start <= time < end. With `once`, only the row that counts of each identity, else all.
 
-    The files are chosen here, on the driver; they stay for the grace time, which is how long the frame may be used.
+    The files are chosen here, on the driver. They are kept for the grace time, so the frame must not be used longer.
     """
     from pyspark.sql import functions as f
 
@@ -66,7 +67,7 @@ def read_frame(
     ]
     if not paths:
         return local_frame(spark, schema, [])
-    # With more paths than this Spark starts a job to look at each of them; the driver has just done so.
+    # With more paths than this, Spark starts a job to list them, although the driver has just done so.
     spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "100000")
     time = f"`{room.table.time}`"
     first, behind = (constant(micros(each), time) for each in (start, end))
@@ -79,14 +80,14 @@ def read_frame(
 
 
 def _overlaps(path: str, time: str, start_us: int, end_us: int) -> bool:
-    """Whether a file may hold rows with start <= time < end, by its own statistics."""
+    """Whether a file may hold rows with start <= time < end, according to its statistics."""
     oldest_us, newest_us = _times_of(path, time)
     return newest_us >= start_us and oldest_us < end_us
 
 
 @lru_cache(maxsize=8192)
 def _times_of(path: str, time: str) -> tuple[int, int]:
-    """The file's first and last time; files are never changed, only replaced by others."""
+    """The file's first and last time, cached because files never change."""
     about = pq.read_metadata(path)
     place = about.schema.names.index(time)
     found = [about.row_group(number).column(place).statistics for number in range(about.num_row_groups)]
@@ -103,11 +104,11 @@ def _utc(time: datetime) -> datetime:
 
 
 Rooms = Mapping[str, Room]
-"""Where rows go, by their resolution; or one room for all, by the empty name."""
+"""The rooms of rows by resolution, or one room for all under the empty name."""
 
 
 Taken = Callable[[Iterator[pa.RecordBatch]], Iterator[tuple[pa.RecordBatch | None, pa.RecordBatch | None]]]
-"""What happens to rows before they are written: gives those to write, and a report of those that were refused."""
+"""A step before rows are written: yields the rows to write, and a report of refused rows."""
 
 
 class FrameWriter:
@@ -116,7 +117,7 @@ class FrameWriter:
         self._swept = False
 
     def write(self, frame: "DataFrame", rooms: Rooms, version: int, taken: Taken | None = None) -> list[Any]:
-        """Add the frame's rows to the rooms' files; all rooms share one table's columns. What `taken` has reported."""
+        """Add the frame's rows to the rooms' files; all rooms have the same table. Returns the reports of `taken`."""
         if version < 0:
             raise ValueError(f"version {version} is negative; versions count from 0")
         table = next(iter(rooms.values())).table
@@ -145,7 +146,7 @@ class FrameWriter:
 
 
 def report(columns: Mapping[str, Sequence[Any] | pa.Array]) -> pa.RecordBatch:
-    """Rows of a task's report, null in all other columns. (An executor has no session that could read the DDL.)"""
+    """Rows of a task's report; other columns are null. (An executor has no session that could parse the DDL.)"""
     types = {"int": pa.int32(), "bigint": pa.int64(), "string": pa.string(), "boolean": pa.bool_()}
     schema = pa.schema([(name, types[kind]) for name, kind in (each.split() for each in _REPORT.split(", "))])
     size = len(next(iter(columns.values())))
@@ -156,7 +157,7 @@ def report(columns: Mapping[str, Sequence[Any] | pa.Array]) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class _Writing:
-    """What a task does with its rows."""
+    """The work of a task: writes its rows to files."""
 
     staging: str
     rooms: Rooms
@@ -215,7 +216,7 @@ def staging_directory(root: Path) -> Iterator[Path]:
 
 
 def remove_abandoned_staging(root: Path) -> None:
-    """Remove what writers left that died on this machine, or anywhere long ago."""
+    """Remove the staging directories of writers that died on this machine, or long ago on any machine."""
     for directory in (root / _STAGING).glob("*-*-*"):
         host, pid, _ = directory.name.rsplit("-", 2)
         with contextlib.suppress(OSError):

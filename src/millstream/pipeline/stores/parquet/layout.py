@@ -1,8 +1,8 @@
-"""Where the files of a table are: `<store>/points/date=2025-07-18/hour=20/b000000000042-0-9f3a6c01.parquet`.
+"""The paths of a table's files: `<store>/points/date=2025-07-18/hour=20/b000000000042-0-9f3a6c01.parquet`.
 
-`b` files are a batch as Spark wrote it, `c` files are merged ones: `c<first>-<last>-<level>-<token>.parquet`, where
-first and last are the versions they came from. Beside a `c` file stand `.covers` (the names it replaces, a JSON list)
-and, for points, `.series` (the newest point and the count of each GPU and metric, a Parquet file).
+`b` files are batches as Spark wrote them, `c` files are merged: `c<first>-<last>-<level>-<token>.parquet`, where first
+and last are the versions of the merged batches. A `c` file has side files: `.covers` (a JSON list of the names that it
+replaces) and, for points, `.series` (a Parquet file with the newest point and the count of each GPU and metric).
 """
 
 import json
@@ -32,7 +32,7 @@ class Room:
     directory: str
     bucket_us: int
     order: tuple[str, ...]
-    """How merged files are sorted; the first column is what most queries ask for, so that they skip row groups."""
+    """The sort order of merged files; most queries filter by the first column, so they can skip row groups."""
 
     @property
     def _form(self) -> str:
@@ -57,7 +57,7 @@ class Room:
 
 @lru_cache(maxsize=1 << 16)
 def _start(name: str, form: str) -> datetime | None:
-    """When the bucket of this name begins; None when it is none."""
+    """The start of the bucket with this name; None if the name is not a bucket's."""
     try:
         return datetime.strptime(name, form).replace(tzinfo=UTC)
     except ValueError:
@@ -119,7 +119,7 @@ class LiveFiles:
     files: tuple[FileName, ...]
     superseded: tuple[FileName, ...]
     entries: int
-    """Everything in the directory, side files and leftovers too."""
+    """The number of entries in the directory, including side files and leftovers."""
 
     @property
     def paths(self) -> list[str]:
@@ -135,12 +135,12 @@ class LiveFiles:
 
     @property
     def is_merged(self) -> bool:
-        """One merged file holds everything, so no identity occurs twice."""
+        """Whether one merged file holds everything, so that no identity occurs twice."""
         return len(self.files) == 1 and self.files[0].is_merged
 
     @property
     def is_settled(self) -> bool:
-        """One merged file with its side files, and nothing else: there is nothing to do here."""
+        """Whether only one merged file with its side files is left, so that there is nothing to do."""
         return self.is_merged and self.entries <= _MERGED_FILE_AND_SIDE_FILES
 
     def path(self, file: FileName) -> str:
@@ -166,8 +166,8 @@ def live_files(directory: Path) -> LiveFiles:
 
 
 def covered_by(merged: Path) -> frozenset[str]:
-    """The names that a merged file replaces. If its list went while we looked, the file itself is replaced, and so
-    gone too: then the reader finds that out, looks again, and counts identities once in any case."""
+    """The names that a merged file replaces. If its list was just deleted, so was the merged file, because another one
+    replaced it: a reader notices that and starts again. Identities are counted once in any case."""
     try:
         return _read_covers(str(covers_path(merged)))
     except FileNotFoundError:

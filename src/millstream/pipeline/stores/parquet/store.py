@@ -1,7 +1,7 @@
-"""The store of Parquet files: what Spark writes and reads, and the questions of readers as SQL over the files.
+"""The store of Parquet files: the reads and writes of Spark, and the queries of readers as SQL over the files.
 
-The newest point and the count of every GPU and metric need not read all points: a merge writes them beside the merged
-file (`.series`). For the few files not merged yet they are computed from the points.
+To find the newest point and the count of every GPU and metric, not all points are read: a merge writes them beside the
+merged file (`.series`). For the few files not merged yet they are computed from the points.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ _ALL = 1 << 40
 
 
 class ParquetStore(base.Store):
-    """In the directory `root`, which may be on a file system that several machines share."""
+    """A store in the directory `root`, which may be on a file system that several machines share."""
 
     def __init__(self, root: Path, upkeep: Upkeep | None = None) -> None:
         self.root = root
@@ -116,7 +116,7 @@ class ParquetStore(base.Store):
         early: Sequence[engine.Condition],
         later: Sequence[engine.Condition] = (),
     ) -> list[rows.RowT]:
-        """`early` is about columns of the identity alone."""
+        """The rows of one page. `early` may use only columns of the identity."""
         first_us, last_us = base.bounds_us(query)
         times = _between(room.table.time, first_us, last_us)
         newest_first = isinstance(query, base.EventQuery)
@@ -127,7 +127,7 @@ class ParquetStore(base.Store):
                 for field in msgspec.structs.fields(kind)
             ),
             ", ".join([f"{order[0]} DESC", *order[1:]] if newest_first else order),
-            # The time of an event is not part of its identity: it may have been found to begin elsewhere.
+            # The time of an event is not part of its identity: a later version may begin at another time.
             early if newest_first else [*early, *times],
             [*later, *times] if newest_first else later,
         )
@@ -167,7 +167,7 @@ class ParquetStore(base.Store):
         return engine.with_fresh_files(self.root, ask)
 
     def _counts(self) -> Counter[str]:
-        """Points of each metric, each identity once. What was counted in a bucket holds until its files change."""
+        """The points of each metric, each identity once. The count of a bucket is cached until its files change."""
         files = self._live(layout.POINTS_ROOM)
         total: Counter[str] = Counter()
         merged = [path for each in files if each.is_merged for path in each.series_paths]
@@ -176,7 +176,7 @@ class ParquetStore(base.Store):
             total.update(dict(self._engine.rows(sql, [merged])))
         known = self._counted
         mixed = [each for each in files if each.files and not each.is_merged]
-        # Buckets that are merged by now are forgotten here; other threads may do the same at the same time.
+        # This drops buckets that are merged by now; other threads may do the same concurrently.
         self._counted = counted = {each: known.get(each) or self._count(each) for each in mixed}
         for counts in counted.values():
             total.update(counts)
@@ -202,5 +202,5 @@ def _between(column: str, first_us: int | None, last_us: int | None) -> list[eng
 
 
 def _behind(sql: str, room: layout.Room, after: tuple[Any, ...] | None) -> engine.Condition:
-    """What comes after the page before; {0} is the time of a row."""
+    """The condition for rows after the previous page; {0} in `sql` stands for the time of a row."""
     return (sql.format(f'epoch_us("{room.table.time}")'), after) if after is not None else ("true", ())
