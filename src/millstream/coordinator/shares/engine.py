@@ -453,16 +453,22 @@ class QueueEngine:
         self._give_up_available(offset, offset, Reason.EXPIRED)
 
     def _give_up_available(self, first: int, last: int, reason: Reason) -> None:
-        for low, high, count in self._ledger.available(first, last):
-            if reason is Reason.EXPIRED:
-                self.counters.expired += high - low + 1
-            self._give_up(low, high, count, reason.value)
+        """With a dead letter each, where there are any and the records are still in the log."""
+        kept = max(first, self._log_start) if self._policy.dead_letters else last + 1
+        gone = self._ledger.set_available(first, kept - 1, ARCHIVED)
+        letters = self._ledger.set_available(kept, last, ARCHIVING)
+        self._dead_letters += [DeadLetter(low, high, count, reason.value) for low, high, count in letters]
+        given_up = sum(high - low + 1 for low, high, _ in (*gone, *letters))
+        self.counters.given_up += given_up
+        if reason is Reason.EXPIRED:
+            self.counters.expired += given_up
+        self._leave_lines((*gone, *letters))
 
     def _give_up(self, first: int, last: int, count: int, reason: str) -> None:
         self.counters.given_up += last - first + 1
         if self._policy.dead_letters and last >= self._log_start:
             self._ledger.set(first, last, ARCHIVING)
-            self._leave_line(first, last)
+            self._leave_lines(((first, last, count),))
             self._dead_letters.append(DeadLetter(first, last, count, reason))
         else:
             self._finish(first, last, ARCHIVED)
@@ -486,19 +492,23 @@ class QueueEngine:
 
     def _pass_over(self, first: int, last: int) -> None:
         """Archive what is available here: it holds no record, or was dropped."""
-        if first > last:
-            return
-        for low, high, _ in self._ledger.available(first, last):
-            self._finish(low, high, ARCHIVED)
+        self._leave_lines(self._ledger.set_available(first, last, ARCHIVED))
 
     def _finish(self, first: int, last: int, state: RecordState) -> None:
         self._ledger.set(first, last, state)
-        self._leave_line(first, last)
+        self._leave_lines(((first, last, 0),))
 
-    def _leave_line(self, first: int, last: int) -> None:
+    def _leave_lines(self, stretches: Sequence[tuple[int, int, int]]) -> None:
         """These are no longer delivered: the next record of each key may be."""
-        if len(self._keys):
-            for offset, due_ms in self._keys.settle(first, last):
+        if not len(self._keys):
+            return
+        following: dict[int, int] = {}
+        for first, last, _ in stretches:
+            following.update(self._keys.settle(first, last))
+        for offset, due_ms in following.items():
+            run = self._ledger.runs.at(offset)
+            # One that leaves its line too need not wait for its turn any more.
+            if run is not None and run.state is AVAILABLE:
                 self._ledger.delay(offset, offset, due_ms)
 
     def _is_settled(self, offset: int) -> bool:

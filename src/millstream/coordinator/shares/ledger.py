@@ -79,6 +79,20 @@ class Ledger:
         self._dirty.append((first, last))
         self.changed(first, last)
 
+    def set_available(self, first: int, last: int, state: RecordState) -> list[tuple[int, int, int]]:
+        """Set all that is available here, as one change. The stretches of it, with their counts."""
+        if first > last or not self.available(first, last):
+            return []
+        found: list[tuple[int, int, int]] = []
+        for run in self.runs.cut(first, last):
+            if run.state is AVAILABLE:
+                found.append((run.first, run.last, run.count))
+                self.final += len(run) * state.is_final
+                run.state, run.due_ms, run.owner = state, 0, ""
+        self._dirty += [(low, high) for low, high, _ in found]
+        self.changed(first, last)
+        return found
+
     def _hold(self, owner: str, length: int) -> None:
         self.locked += length
         held = self.held.pop(owner, 0) + length
@@ -107,12 +121,17 @@ class Ledger:
 
     def advance(self) -> None:
         """Move the start past final records."""
-        while (run := self.runs.first) is not None and run.state.is_final:
-            self.runs.remove(run)
+        start = self.start
+        for run in self.runs:
+            if not run.state.is_final:
+                break
             self.final -= len(run)
-            self.start = run.last + 1
-        if self.runs.first is None:
-            self.start = self.end
+            start = run.last + 1
+        else:
+            start = self.end
+        if start > self.start:
+            self.runs.drop_before(start)
+            self.start = start
 
     # -- storing
 

@@ -82,11 +82,16 @@ class Runs:
         return run if offset <= run.last else None
 
     def overlapping(self, first: int, last: int) -> list[Run]:
-        firsts, by_first = self._firsts, self._by_first
+        low, high = self._between(first, last)
+        return [self._by_first[each] for each in self._firsts[low:high]]
+
+    def _between(self, first: int, last: int) -> tuple[int, int]:
+        """Where the runs that overlap these offsets are in the list."""
+        firsts = self._firsts
         low, high = bisect_right(firsts, first), bisect_right(firsts, last)
-        if low and by_first[firsts[low - 1]].last >= first:
+        if low and self._by_first[firsts[low - 1]].last >= first:
             low -= 1
-        return [by_first[each] for each in firsts[low:high]]
+        return low, high
 
     def following(self, offset: int) -> Iterator[Run]:
         """Runs from the one that contains `offset`, or the next, on. They must not change during the iteration."""
@@ -100,10 +105,6 @@ class Runs:
         insort(self._firsts, run.first)
         self._by_first[run.first] = run
 
-    def remove(self, run: Run) -> None:
-        del self._firsts[bisect_left(self._firsts, run.first)]
-        del self._by_first[run.first]
-
     def cut(self, first: int, last: int) -> list[Run]:
         """The runs between these two offsets, after splitting those that cross them."""
         self._cut_before(first)
@@ -114,14 +115,21 @@ class Runs:
 
     def join(self, first: int, last: int) -> None:
         """Join equal neighbours between these offsets and at their borders."""
-        runs = self.overlapping(first - 1, last + 1)
-        kept = runs[0] if runs else None
-        for run in runs[1:]:
+        firsts, by_first = self._firsts, self._by_first
+        low, high = self._between(first - 1, last + 1)
+        left: list[int] = []
+        kept: Run | None = None
+        for each in firsts[low:high]:
+            run = by_first[each]
             if kept is not None and run.continues(kept):
-                self.remove(run)
                 kept.last = run.last
+                del by_first[each]
             else:
                 kept = run
+                left.append(each)
+        if len(left) < high - low:
+            # All at once: each deletion from a long list moves the rest of it.
+            firsts[low:high] = left
 
     def drop_before(self, offset: int) -> None:
         """Forget everything before `offset`."""

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from millstream.coordinator.shares.engine import QueueEngine
+from millstream.coordinator.shares.ledger import Ledger
 from millstream.coordinator.shares.policy import Order, QueuePolicy
 from millstream.coordinator.shares.queue_values import LogBatch, Mark, Outcome, Reason, Settlement
 from millstream.coordinator.shares.states import RecordState, StateBatch
@@ -268,3 +269,18 @@ def test_a_message_whose_dead_letter_cannot_be_written_keeps_no_other_of_its_key
     queue.dead_letter_written(0, 1)
     [taken] = queue.acquire("m", 0, [LogBatch(0, 2)], 3)
     assert (taken.first, taken.last) == (2, 2)
+
+
+@pytest.mark.parametrize("reason", [None, Reason.OVERFLOW])
+def test_giving_up_many_stretches_is_one_change(
+    monkeypatch: pytest.MonkeyPatch, reason: Reason | None
+) -> None:
+    stored = [StateBatch(at, at, RecordState.AVAILABLE, 1 + at % 2) for at in range(2_000)]
+    engine = QueueEngine(0, QueuePolicy(dead_letters=True), stored)
+    changes: list[tuple[int, int]] = []
+    changed = Ledger.changed
+    monkeypatch.setattr(Ledger, "changed", lambda *given: (changes.append(given[1:]), changed(*given)))
+    assert engine.drop_available(2_000, reason) == (0 if reason else 2_000)
+    assert len(changes) == 1
+    letters = engine.take_dead_letters()
+    assert [each.count for each in letters] == ([1, 2] * 1_000 if reason else [])
