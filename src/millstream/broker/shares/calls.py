@@ -143,7 +143,7 @@ class QueueCalls:
     # -- queues on this node
 
     async def _look(self, _caller: Caller, request: LookAtQueues) -> QueueRows:
-        return look(self._shares, request)
+        return await look(self._shares, request)
 
     async def _peek(self, _caller: Caller, request: PeekAtQueue) -> Peeked:
         return await peek(self._shares, request)

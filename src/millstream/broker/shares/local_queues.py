@@ -84,7 +84,7 @@ class LocalQueues:
         self._shares().reload(group, topic)
 
     async def look(self, _caller: Caller, request: LookAtQueues) -> QueueRows:
-        return overview.look(self._shares(), request)
+        return await overview.look(self._shares(), request)
 
     async def peek(self, _caller: Caller, request: PeekAtQueue) -> Peeked:
         return await overview.peek(self._shares(), request)

@@ -1,5 +1,7 @@
 """The administrator's view of the queues that this node leads, and purging them."""
 
+import asyncio
+
 from millstream.broker.shares.led_queue import LedQueue
 from millstream.broker.shares.log_view import ReadBatch
 from millstream.broker.shares.shares import Shares
@@ -16,22 +18,27 @@ from millstream.protocol.queue_call import (
     QueueRows,
 )
 
+# Each reads a batch, for the age of its oldest message.
+_ROWS_A_TURN = 200
 _MOST_RUNS = 1_000
 _PEEK_BYTES = 1 << 20
 # In one turn of the event loop; messages after that are not shown.
 _MOST_READ_BYTES = 16 << 20
 
 
-def look(shares: Shares, request: LookAtQueues) -> QueueRows:
-    return QueueRows(
-        tuple(
-            _row_of(queue)
-            for queue in shares
-            if queue.is_ready
-            and request.group in ("", queue.key.group_id)
-            and request.topic in ("", queue.partition.topic)
-        )
-    )
+async def look(shares: Shares, request: LookAtQueues) -> QueueRows:
+    wanted = [
+        queue
+        for queue in shares
+        if request.group in ("", queue.key.group_id) and request.topic in ("", queue.partition.topic)
+    ]
+    rows: list[QueueRow] = []
+    for number, queue in enumerate(wanted):
+        if number and number % _ROWS_A_TURN == 0:
+            await asyncio.sleep(0)
+        if queue.is_ready:
+            rows.append(_row_of(queue))
+    return QueueRows(tuple(rows))
 
 
 async def peek(shares: Shares, request: PeekAtQueue) -> Peeked:

@@ -10,7 +10,7 @@ from millstream.broker.shares.led_queue import LedQueue
 from millstream.broker.shares.log_view import ReadBatch
 from millstream.coordinator.shares.policy import QueuePolicy
 from millstream.coordinator.shares.queue_values import Outcome, Settlement
-from millstream.protocol.queue_call import PeekAtQueue, Peeked
+from millstream.protocol.queue_call import LookAtQueues, PeekAtQueue, Peeked
 from support.led_queue import QueueBench, filled
 
 
@@ -57,3 +57,23 @@ def test_no_more_of_the_log_is_read_than_so_many_bytes(monkeypatch: pytest.Monke
     peeked, reads = peek_at_every_other(200)
     assert 0 < reads < 10
     assert len(peeked.runs) == reads
+
+
+def test_a_list_of_many_queues_is_made_in_turns() -> None:
+    async def scenario() -> tuple[int, int]:
+        bench = QueueBench(QueuePolicy(), filled([b"x"]))
+        turns = 0
+
+        def turn() -> None:
+            nonlocal turns
+            turns += 1
+            asyncio.get_running_loop().call_soon(turn)
+
+        turn()
+        shares: Any = [bench.queue] * 1_000
+        rows = await overview.look(shares, LookAtQueues("", ""))
+        return len(rows.queues), turns
+
+    rows, turns = asyncio.run(scenario())
+    assert rows == 1_000
+    assert turns >= 4
