@@ -115,9 +115,9 @@ class GroupBounds:
             added -= sum(size_of_metadata(each.metadata) for each in former if each is not None)
             if added > 0 and self.offset_bytes + added > self._settings.offsets_max_bytes:
                 raise self._refusal("offsets.max.bytes", self._settings.offsets_max_bytes)
-        if self.offsets < self._settings.offsets_max_count:
-            return
-        if any(known(request.group_id, each.topic, each.partition) is None for each in request.offsets):
+        # First what is cheap: mostly the offsets are known, and the count goes over all partitions.
+        is_new = any(known(request.group_id, each.topic, each.partition) is None for each in request.offsets)
+        if is_new and self.offsets >= self._settings.offsets_max_count:
             raise self._refusal("offsets.max.count", self._settings.offsets_max_count)
 
     def _refusal(self, setting: str, limit: int) -> KafkaError:
