@@ -34,10 +34,12 @@ class LogReader:
     def read(
         self, offset: int, max_bytes: int, upper_offset: int, epochs: LeaderEpochs, *, min_one: bool
     ) -> LogRead:
-        found = self._hints.get(offset) or self._locate(offset)
+        found, earliest = self._hints.get(offset), offset
+        if found is None:
+            found, earliest = self._locate(offset), 0
         if found is None:
             return LogRead(memoryview(b""), offset)
-        return self._read_batches(*found, offset, max_bytes, upper_offset, epochs, min_one)
+        return self._read_batches(*found, offset, earliest, max_bytes, upper_offset, epochs, min_one)
 
     def _locate(self, offset: int) -> tuple[Segment, int] | None:
         for segment in self._segments[max(0, find_segment(self._segments, offset)) :]:
@@ -51,11 +53,13 @@ class LogReader:
         segment: Segment,
         position: int,
         offset: int,
+        earliest: int,
         max_bytes: int,
         upper_offset: int,
         epochs: LeaderEpochs,
         min_one: bool,
     ) -> LogRead:
+        """`earliest`: the batch at `position` does not begin before it."""
         file = segment.file
         end = segment.summary.size_bytes
         wanted = max(HEADER_SIZE, max_bytes)
@@ -70,7 +74,7 @@ class LogReader:
             # No checksum covers offsets, but they must follow each other.
             if base != next_offset and (
                 base + last_delta < next_offset
-                or (base < next_offset and at > 0)
+                or base < earliest
                 or (base > next_offset and not segment.summary.compacted)
                 or base + last_delta >= segment.summary.end_offset
             ):
@@ -99,7 +103,7 @@ class LogReader:
                     raise segment.corrupt(position, "record batch fails its checksum")
                 break
             at = stop
-            next_offset = base + last_delta + 1
+            next_offset = earliest = base + last_delta + 1
         if at:
             self._remember(next_offset, segment, position + at)
         return LogRead(view[:at], next_offset)

@@ -19,6 +19,7 @@ from support.logs import (
     append_values,
     batch_of,
     flush,
+    new_log,
     offset_for_timestamp,
     read_values,
 )
@@ -93,6 +94,29 @@ def test_rot_under_a_running_node(offset: int, byte: int, bit: int) -> None:
     store = filled()
     place = rot(store, offset, byte, bit)
     check_damage_is_refused_and_the_rest_served(store, offset, place)
+
+
+@given(
+    batches=st.lists(st.integers(1, 5), min_size=1, max_size=12),
+    data=st.data(),
+    bit=st.integers(0, 3),
+)
+def test_a_reader_that_follows_meets_no_record_at_a_rotten_offset(
+    batches: list[int], data: st.DataObject, bit: int
+) -> None:
+    """The offset of a batch of several records may rot to one that still contains what the reader asks for."""
+    log = new_log(segment_bytes=1 << 20)
+    read = 0
+    rotten = data.draw(st.integers(0, len(batches) - 1))
+    for number, count in enumerate(batches):
+        start, position = log.log_end_offset, sum(each.summary.size_bytes for each in log.segments)
+        append_values(log, *[b"%d" % offset for offset in range(start, start + count)])
+        if number == rotten:
+            log.disk.flip_bit(log.segments[-1].log_path, position + 7, bit)
+            with pytest.raises(CorruptBatch):
+                log.read(read, 1000, log.log_end_offset)
+            return
+        read = log.read(read, 1000, log.log_end_offset).next_offset
 
 
 @given(offset=st.integers(0, COUNT - 1), byte=KNOWN_BYTE, bit=st.integers(0, 7))
