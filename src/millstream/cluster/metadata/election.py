@@ -174,11 +174,12 @@ def next_state(
 def staying_in_sync(p: PartitionImage, in_sync: Collection[int], min_insync: int) -> tuple[int, ...]:
     """The in-sync set after the reassignment, or an empty one while the reassignment must not end.
 
-    It ends when all added replicas are in sync, and removing the others does not bring the set below the minimum.
+    It ends when all added replicas are in sync, and as many of those that stay as the minimum requires. Otherwise a
+    replica that is taken away, although it has just ended, may be needed for its copy.
     """
     staying = tuple(b for b in in_sync if b not in p.removing)
     target = len(p.replicas) - len(p.removing)
-    is_enough = len(staying) >= min(min_insync, target, len(in_sync))
+    is_enough = len(staying) >= min(min_insync, target)
     return staying if is_enough and set(p.adding) <= set(staying) else ()
 
 

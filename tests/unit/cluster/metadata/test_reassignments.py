@@ -97,6 +97,23 @@ def test_a_move_takes_no_copy_away_that_the_minimum_needs() -> None:
     assert cluster.led() == (1, (1, 2), ())
 
 
+def test_a_move_keeps_the_copy_of_a_replica_that_has_just_ended_until_the_minimum_is_in_sync() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.create(2, 1, 3, min_insync_replicas=2)
+    assert reassign(cluster, 2, 1) is ErrorCode.NONE
+    cluster.fence(1, 2)
+    cluster.beat(2)
+    assert cluster.led() == (3, (3,), (2,))
+    cluster.start(3)
+    assert cluster.led()[:2] == (2, (2,))
+    assert cluster.partition().removing == (3,)
+    assert cluster.set_isr((2, 3)).error == 0
+    assert cluster.partition().removing == (3,)
+    cluster.beat(1)
+    assert cluster.set_isr((2, 3, 1)).error == NEW_LEADER
+    assert cluster.partition().replicas == (2, 1)
+
+
 def test_a_move_that_was_called_off_replaces_its_new_leader_at_its_own_word() -> None:
     cluster = three()
     reassign(cluster, 4, 5)
