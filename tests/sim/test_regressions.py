@@ -54,9 +54,15 @@ def test_a_swarm_seed_that_found_a_bug() -> None:
     assert not run_seed(71585231).problems, what
 
 
+def test_a_swarm_seed_of_180_seconds_that_found_a_bug() -> None:
+    what = "a consumer read records at others' offsets, where the offset of their batch had rotted by one"
+    assert not run_seed(999141297, seconds=180).problems, what
+
+
 @pytest.mark.parametrize(
     ("seed", "what"),
     [
+        (867473490, "a move ended with one copy, because the replica to be removed had just ended uncleanly"),
         (10159268, "a topic was created on a node after all had moved away from it, and was removed with it"),
         (102551705, "deleted records came back with a leader that was away when they were deleted"),
     ],
