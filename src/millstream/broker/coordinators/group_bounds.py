@@ -40,6 +40,12 @@ class GroupBounds:
 
     def check(self, state: GroupState | None, request: Request[object]) -> None:
         """KafkaError when there is no room for what the request brings; `state` is that of its group's partition."""
+        if isinstance(request, CommitOffsets):
+            # First, because it is the most frequent by far.
+            if state is not None:
+                self._check_group(state, request.group_id)
+                self._check_offsets(state, request)
+            return
         if isinstance(request, JoinGroup):
             self._check_member(sum(len(name) + len(data) for name, data in request.protocols))
         elif isinstance(request, SyncGroup):
@@ -49,16 +55,13 @@ class GroupBounds:
             return
         elif isinstance(request, ConsumerHeartbeat | ShareHeartbeat):
             self._check_member(sum(map(len, request.topic_names or ())))
-        elif not isinstance(request, CommitOffsets | OpenQueue):
+        elif not isinstance(request, OpenQueue):
             return
         if state is None:
             return
-        if request.group_id not in state.groups and request.group_id not in state.share_groups:
-            self._check_count()
+        self._check_group(state, request.group_id)
         if isinstance(request, JoinGroup):
             self._check_bytes(_MEMBER_BYTES + sum(len(data) for _, data in request.protocols))
-        elif isinstance(request, CommitOffsets):
-            self._check_offsets(state, request)
         elif isinstance(request, ConsumerHeartbeat | ShareHeartbeat) and request.member_epoch >= 0:
             added = _added_by(state, request)
             if added:
@@ -98,8 +101,9 @@ class GroupBounds:
                 " (group.member.max.bytes)",
             )
 
-    def _check_count(self) -> None:
-        if self.groups >= self._settings.group_max_count:
+    def _check_group(self, state: GroupState, group_id: str) -> None:
+        is_new = group_id not in state.groups and group_id not in state.share_groups
+        if is_new and self.groups >= self._settings.group_max_count:
             raise self._refusal("group.max.count", self._settings.group_max_count)
 
     def _check_bytes(self, added: int) -> None:
@@ -108,15 +112,17 @@ class GroupBounds:
         self.bytes += added
 
     def _check_offsets(self, state: GroupState, request: CommitOffsets) -> None:
-        known = state.offsets.get
-        added = sum(size_of_metadata(each.metadata) for each in request.offsets)
-        if added:
-            former = (known(request.group_id, each.topic, each.partition) for each in request.offsets)
-            added -= sum(size_of_metadata(each.metadata) for each in former if each is not None)
-            if added > 0 and self.offset_bytes + added > self._settings.offsets_max_bytes:
-                raise self._refusal("offsets.max.bytes", self._settings.offsets_max_bytes)
-        # First what is cheap: mostly the offsets are known, and the count goes over all partitions.
-        is_new = any(known(request.group_id, each.topic, each.partition) is None for each in request.offsets)
+        added, is_new = 0, False
+        for each in request.offsets:
+            added += size_of_metadata(each.metadata)
+            former = state.offsets.get(request.group_id, each.topic, each.partition)
+            if former is None:
+                is_new = True
+            else:
+                added -= size_of_metadata(former.metadata)
+        # The totals go over all partitions. Mostly no offset is new and no metadata grows.
+        if added > 0 and self.offset_bytes + added > self._settings.offsets_max_bytes:
+            raise self._refusal("offsets.max.bytes", self._settings.offsets_max_bytes)
         if is_new and self.offsets >= self._settings.offsets_max_count:
             raise self._refusal("offsets.max.count", self._settings.offsets_max_count)
 

@@ -100,8 +100,9 @@ class _PendingCommit:
 
     def outcomes(self, codes: tuple[ErrorCode, ...]) -> list[TopicOutcome]:
         """`codes` are the coordinator's, for `offsets`; other offsets were refused before."""
-        for code in set(codes) - {ErrorCode.NONE}:
-            self._call.count_error(code)
+        if any(codes):
+            for code in set(codes) - {ErrorCode.NONE}:
+                self._call.count_error(code)
         following = iter(codes)
         outcomes = []
         for topic, found in zip(self._request.topics, self._topics, strict=True):

@@ -9,6 +9,8 @@ A file per subject: `classic_join`, `classic_rebalance` and `classic_membership`
 from collections.abc import Callable
 from typing import Final, Never
 
+from msgspec.structs import astuple
+
 from millstream.coordinator.decision import Decision, NotDecided, StateMachine
 from millstream.coordinator.groups import (
     admin,
@@ -247,9 +249,9 @@ def _check_type(state: GroupState, request: GroupRequest) -> None:
 
 
 def _check_strings(request: GroupRequest) -> None:
-    for name in request.__struct_fields__:
-        value = getattr(request, name)
+    for place, value in enumerate(astuple(request)):
         if isinstance(value, str) and _is_too_long(value):
+            name = request.__struct_fields__[place]
             code = ErrorCode.INVALID_GROUP_ID if name == "group_id" else ErrorCode.INVALID_REQUEST
             raise KafkaError(code, f"{name} is longer than {_LONGEST_STRING_BYTES} bytes")
 
