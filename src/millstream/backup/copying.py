@@ -4,13 +4,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from crc32c import crc32c
-
 from millstream.backup.folder import BackupFolder
 from millstream.backup.manifest import BackupError, SegmentCopy, file_path
 from millstream.backup.source import Fetched, Place, epoch_end, fetch, log_checksum
 from millstream.client.errors import ClientError, from_code
 from millstream.client.wire.cluster import Cluster
+from millstream.protocol.checksum import crc32c
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.record_batch import CorruptBatch, iter_batches
 

@@ -13,8 +13,6 @@ import os.path
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from crc32c import crc32c
-
 from millstream.backup.manifest import (
     BackupError,
     Damaged,
@@ -25,6 +23,7 @@ from millstream.backup.manifest import (
     encode_manifest,
     segment_path,
 )
+from millstream.protocol.checksum import crc32c
 from millstream.runtime.disk import NO_ROOM, Disk
 
 MARKER = "millstream-backup"

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
-from crc32c import crc32c
 
+from millstream.protocol.checksum import crc32c
 from millstream.protocol.metadata import TopicMetadata
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
-from crc32c import crc32c
 from msgspec.structs import replace
 
 from millstream.backup.folder import BackupFolder, out_of_room
@@ -40,6 +39,7 @@ from millstream.coordinator.groups.records import (
     decode_record,
     encode_record,
 )
+from millstream.protocol.checksum import crc32c
 from millstream.protocol.internal_topics import OFFSETS_TOPIC
 from millstream.protocol.record_batch import BatchHeader, CorruptBatch, iter_batches, read_header
 from millstream.protocol.records import Record, encode_batch, iter_records

@@ -160,7 +160,7 @@ def command(
 
 def _doors(settings: Settings) -> "list[Attach]":
     doors: list[Attach] = []
-    if "gateway" in settings.broker.roles:
+    if settings.is_gateway_alone or ("gateway" in settings.broker.roles and settings.http.port is not None):
         from millstream.gateway.gateway import attach
 
         doors.append(attach)

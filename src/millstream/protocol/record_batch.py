@@ -12,8 +12,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from millstream.protocol.checksum import crc32c
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 HEADER = struct.Struct(">qiibIhiqqqhii")

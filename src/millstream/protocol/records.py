@@ -10,8 +10,8 @@ The broker passes batches on without reading them; this is for HTTP, MQTT, inter
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
-from crc32c import crc32c
 
+from millstream.protocol.checksum import crc32c
 from millstream.protocol.compression import (
     PIECE_BYTES,
     Buffer,

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
-from crc32c import crc32c
 
 from millstream.client.errors import UnknownTopicError, from_code
 from millstream.client.wire import requests
 from millstream.client.wire.cluster import Cluster
 from millstream.client.wire.connection import Connection
 from millstream.client.wire.requests import FetchReply
+from millstream.protocol.checksum import crc32c
 from millstream.protocol.compression import Compression, DecompressionError, decompress
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.record_batch import CRC_START, HEADER_SIZE, MAGIC, BatchHeader, read_header

@@ -13,9 +13,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
-from crc32c import crc32c
 
 from millstream.config.topic import TopicConfig
+from millstream.protocol.checksum import crc32c
 from millstream.runtime.disk import Disk
 from millstream.runtime.sometimes import sometimes
 from millstream.storage.begun import BegunLog, begun_logs, forget_begun

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from crc32c import crc32c
-
+from millstream.protocol.checksum import crc32c
 from millstream.protocol.compression import Compression
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.record_batch import DELETE_HORIZON_BIT, BatchHeader, CorruptBatch

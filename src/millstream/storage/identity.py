@@ -21,8 +21,8 @@ import uuid
 from collections.abc import Mapping
 
 import msgspec
-from crc32c import crc32c
 
+from millstream.protocol.checksum import crc32c
 from millstream.runtime.disk import Disk
 from millstream.storage.layout import IDENTITY_FILE
 

@@ -13,8 +13,7 @@
     partition.metadata                                  the directory's identity, see storage/identity.py
 """
 
-from crc32c import crc32c
-
+from millstream.protocol.checksum import crc32c
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 TOPICS = "topics"

@@ -2,8 +2,7 @@
 
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from millstream.protocol.checksum import crc32c
 from millstream.protocol.record_batch import CRC_START, HEADER, HEADER_SIZE, MAGIC, PREFIX_SIZE
 from millstream.runtime.disk import Disk
 from millstream.storage.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import msgspec
-from crc32c import crc32c
 
+from millstream.protocol.checksum import crc32c
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import HEADER_SIZE, BatchHeader, CorruptBatch, read_header
 from millstream.runtime.disk import Buffer, Disk, File

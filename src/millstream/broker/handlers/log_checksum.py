@@ -5,12 +5,11 @@ Our own API, for `millstream log verify` and `millstream backup`; see protocol/l
 
 import asyncio
 
-from crc32c import crc32c
-
 from millstream.broker.api.call import Call
 from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.registry import Partitions
 from millstream.broker.partitions.storage_faults import StorageFaults
+from millstream.protocol.checksum import crc32c
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.log_checksum import HIGH_WATERMARK, ChecksumRequest, LogChecksum
 from millstream.protocol.record_batch import CorruptBatch, read_header

@@ -8,10 +8,9 @@ snapshot does not silence a leader.
 from collections.abc import Iterator
 from struct import Struct
 
-from crc32c import crc32c
-
 from millstream.cluster.raft.codec import BadMessage, decode_message, encode_message
 from millstream.cluster.raft.messages import Message
+from millstream.protocol.checksum import crc32c
 
 PART_BYTES = 256 << 10
 MAX_MESSAGE_BYTES = 1 << 30

@@ -9,7 +9,8 @@ from itertools import pairwise
 from struct import Struct
 
 import msgspec
-from crc32c import crc32c
+
+from millstream.protocol.checksum import crc32c
 
 MAGIC = b"MSw1"
 _HEADER = Struct(">4sIIQ")
