@@ -61,8 +61,7 @@ class _NumberedStore(Store):
 
 class Teller:
     def __init__(self, config: TopicConfig, seed: int, *, is_replicated: bool) -> None:
-        # As file systems do it, names are lost from the end: of two new segments the second is not there alone.
-        self.disk = SimulatedDisk(seed, journaled=True)
+        self.disk = SimulatedDisk(seed)
         self.store = _NumberedStore(self.disk, {"t": config})
         self._is_replicated = is_replicated
         self.log.trust()

@@ -147,6 +147,9 @@ class LogRecovery:
         if self.known is not None:
             bases = self._with_empty_segments(bases, self.known, log_start)
             _require_synced_files(self.directory, bases, self.known)
+        if len(bases) > 1 and bases[1] <= log_start:
+            # The log's start may be in the page cache only: without it, removed segments would be missed.
+            self.files.disk.sync_dir(self.directory)
         while len(bases) > 1 and bases[1] <= log_start:
             # The segment was deleted, but a crash restored it.
             _remove_segment(self.files.disk, f"{self.directory}/{bases.pop(0):020d}")

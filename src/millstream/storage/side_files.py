@@ -33,8 +33,11 @@ class SideFiles(msgspec.Struct):
 
     @property
     def was_flushed(self) -> bool:
-        """Whether the log was ever flushed: every flush writes the leader epochs."""
-        return EPOCHS_FILE in self.names or (self.known is not None and self.known.flushed_position > (0, 0))
+        """Whether the log was ever flushed: the flush of its first records writes the first leader epoch."""
+        if self.known is not None and self.known.flushed_position > (0, 0):
+            return True
+        stored = self._stored_epochs()
+        return EPOCHS_FILE in self.names and (stored is None or bool(stored.entries))
 
     def flushed_epochs(self) -> LeaderEpochs | None:
         """None when the epochs are lost and must be rebuilt from the batches."""

@@ -211,7 +211,7 @@ class LogStore:
 
     def _was_written(self, spec: PartitionSpec, directory: str, entry: LogCheckpoint | None) -> bool:
         """Whether the log may have had records, judged without its directory."""
-        if not self._has_checkpoint or (entry is not None and entry.segments):
+        if not self._has_checkpoint or (entry is not None and (entry.segments or entry.is_doubtful)):
             return True
         return BegunLog.of(spec.topic_id, directory).place in self._begun
 

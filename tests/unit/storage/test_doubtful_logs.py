@@ -27,6 +27,7 @@ class ReplicatedStore(Store):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.log().trust()
+        self.checkpoint()
 
     def specs(self):  # type: ignore[no-untyped-def]
         return [spec._replace(committed=self.committed, leader_epoch=5) for spec in super().specs()]
@@ -159,6 +160,20 @@ def test_a_log_of_which_nothing_is_there_is_in_doubt(names: tuple[str, ...]) -> 
     assert store.lose_power().log().health.is_doubtful
     store.log().trust()
     assert not store.kill().log().health.is_doubtful
+
+
+def test_doubt_about_a_log_without_a_directory_outlives_its_next_start_too() -> None:
+    """The checkpoint knew of a segment before it was flushed, and so removed the other file that tells of the log."""
+    store = ReplicatedStore(topics={"t": REPLICATED})
+    append(store.log(), batch_of([b"0"]), leader_epoch=1)
+    store.checkpoint()
+    flush(store.log())
+    assert not begun_logs(store.disk, DATA_DIR)
+    store.disk.restart()
+    store.disk.remove_tree(store.log().directory)
+    for _ in range(3):
+        assert store.kill().log().health.is_doubtful
+        assert store.log().log_end_offset == 0
 
 
 def test_a_log_that_ends_before_what_all_replicas_had_is_in_doubt() -> None:

@@ -1,5 +1,7 @@
 """A segment that is missing: its offsets are refused, not passed over, and another replica's batches fill the place."""
 
+from contextlib import suppress
+
 import pytest
 
 from millstream.config.topic import TopicConfig
@@ -9,6 +11,7 @@ from millstream.storage.layout import SEGMENT_SUFFIXES
 from millstream.storage.log import PartitionLog
 from millstream.storage.repaired_segment import RepairedSegment
 from millstream.storage.segment import Segment, find_segment
+from millstream.testing.disk import Crashed, Fault, Operation, SimulatedDisk, Survival
 from support.logs import (
     DATA_DIR,
     NOW_MS,
@@ -20,6 +23,7 @@ from support.logs import (
     read_batches,
     read_records,
     read_values,
+    truncate_to,
 )
 
 SMALL = TopicConfig(segment_bytes=300, index_interval_bytes=100)
@@ -28,8 +32,8 @@ COUNT = 40
 VALUES = [b"%02d" % number for number in range(COUNT)]
 
 
-def filled(config: TopicConfig = SMALL, *, keys: int = 100) -> Store:
-    store = Store(topics={"t": config})
+def filled(config: TopicConfig = SMALL, *, keys: int = 100, disk: SimulatedDisk | None = None) -> Store:
+    store = Store(disk, topics={"t": config})
     for number, value in enumerate(VALUES):
         append(store.log(), batch_of([value], key=b"k%d" % (number % keys)))
     flush(store.log())
@@ -235,6 +239,51 @@ def test_the_first_segment_is_missed_too(known: str, committed: int | None) -> N
     store.kill()
     assert store.log().log_start_offset == 0
     assert_refused(store.log(), 0, gone.summary.end_offset)
+
+
+def test_of_two_new_segments_that_were_never_flushed_the_first_is_not_missed() -> None:
+    """The log had begun elsewhere before, so that it had leader epochs, but none for these records."""
+    store = filled()
+    truncate_to(store.log(), COUNT + 10, NOW_MS)
+    for number in range(5):
+        append(store.log(), batch_of([b"%d" % number]))
+    first = store.log().segments[0]
+    assert len(store.log().segments) == 2
+    remove(store, first)
+    store.kill()
+    assert not store.log().segments.damaged
+    assert (store.log().log_start_offset, store.log().log_end_offset) == (COUNT + 10, COUNT + 10)
+
+
+def test_of_two_new_segments_that_were_flushed_the_first_is_missed() -> None:
+    store = filled()
+    truncate_to(store.log(), COUNT + 10, NOW_MS)
+    for number in range(5):
+        append(store.log(), batch_of([b"%d" % number]))
+    flush(store.log())
+    gone = store.log().segments[0]
+    remove(store, gone)
+    store.kill()
+    assert_refused(store.log(), gone.base_offset, gone.summary.end_offset)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_segments_that_a_start_removes_are_not_missed_by_the_next_one(seed: int) -> None:
+    """The log's new start was in the page cache only: a start removed segments below it, and the power failed."""
+    store = filled(disk=SimulatedDisk(seed))
+    store.log().advance_start(COUNT // 2)
+    ticket = store.log().begin_flush()
+    assert ticket is not None
+    store.disk.faults.add(Fault(Operation.SYNC_DIRECTORY, path="*/partition-0"))
+    with suppress(OSError):
+        ticket.run(store.disk)
+    store.disk.restart()
+    store.disk.crash_after(10)
+    with suppress(Crashed):
+        store.open()
+    store.lose_power(survival=Survival.NOTHING)
+    assert not store.log().segments.damaged
+    assert read_values(store.log())[-1] == VALUES[-1]
 
 
 @pytest.mark.parametrize("committed", [COUNT, None], ids=["of a replica", "of the only one"])
