@@ -160,7 +160,12 @@ class LogRecovery:
         return bases
 
     def _with_empty_segments(self, bases: list[int], known: LogCheckpoint, log_start: int) -> list[int]:
-        """Recreate missing segments that held no batch, because they were new or compaction emptied them."""
+        """Recreate missing segments that held no batch, because they were new or compaction emptied them.
+
+        A directory that is missing too was never flushed, or is lost: then there may be more to be missed.
+        """
+        if not self.names:
+            return bases
         missing = [
             base
             for base, each in known.summaries().items()

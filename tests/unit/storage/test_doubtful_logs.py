@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.config.topic import TopicConfig
+from millstream.protocol.errors import KafkaError
 from millstream.protocol.record_batch import read_header
 from millstream.storage.begun import BegunLog, begun_logs
 from millstream.storage.checkpoint import CHECKPOINT_FILE, write_checkpoint
 from millstream.storage.layout import CUT_FILE, EPOCHS_FILE
 from millstream.storage.leader_epochs import LeaderEpochs
-from millstream.testing.disk import Crashed, Fault, Operation
+from millstream.testing.disk import Crashed, Fault, Operation, Survival
 from support.logs import DATA_DIR, Store, append, append_values, batch_of, flush, read_values
 
 REPLICATED = TopicConfig(segment_bytes=400)
@@ -174,6 +175,19 @@ def test_doubt_about_a_log_without_a_directory_outlives_its_next_start_too() -> 
     for _ in range(3):
         assert store.kill().log().health.is_doubtful
         assert store.log().log_end_offset == 0
+
+
+def test_a_log_whose_first_write_found_no_room_can_be_opened_after_a_loss_of_power() -> None:
+    """The checkpoint knew of the empty segment, which was to be made again in a directory that was lost."""
+    store = ReplicatedStore(topics={"t": REPLICATED})
+    store.disk.faults.add(Fault(Operation.WRITE, errno.ENOSPC, path="*.log"))
+    with pytest.raises(KafkaError):
+        append(store.log(), batch_of([b"0"]), leader_epoch=1)
+    store.checkpoint()
+    assert store.lose_power(survival=Survival.NOTHING).log().offline is None
+    assert store.log().health.is_doubtful
+    append(store.log(), batch_of([b"0"]), leader_epoch=1)
+    flush(store.log())
 
 
 def test_a_log_that_ends_before_what_all_replicas_had_is_in_doubt() -> None:
