@@ -23,9 +23,13 @@ Batch = bytes | memoryview
 class BatchCleaner:
     """Takes every batch of the log in order, from the first segment on."""
 
-    def __init__(self, job: CleaningJob, offsets: OffsetMap, last_batches: Mapping[int, int]) -> None:
+    def __init__(
+        self, job: CleaningJob, offsets: OffsetMap, last_batches: Mapping[int, int], end_offset: int
+    ) -> None:
+        """`end_offset`: where the last segment to be cleaned ends."""
         self._offsets = offsets
         self._last_batches = last_batches
+        self._end_offset = end_offset
         self._aborted = AbortedTransactions(job.aborted)
         self._open = OpenTransactions()
         self._now_ms = job.now_ms
@@ -101,8 +105,13 @@ class BatchCleaner:
         return horizon_ms
 
     def _without_records(self, header: BatchHeader, data: memoryview) -> Batch | None:
-        """None, or an empty batch where the producer's last sequence number would otherwise be lost."""
-        if header.producer_id < 0 or self._last_batches.get(header.producer_id) != header.last_offset:
+        """None, or an empty batch where the producer's last sequence number would otherwise be lost, or the log's end:
+        a new replica, which is sent no batch up to there, would never be in sync.
+        """
+        is_last = header.last_offset + 1 == self._end_offset
+        is_of_producer = header.producer_id >= 0
+        is_of_producer &= self._last_batches.get(header.producer_id) == header.last_offset
+        if not is_last and not is_of_producer:
             return None
         if header.record_count == 0:
             return data

@@ -248,6 +248,7 @@ def _draw_sides(seed: int, *, rots: bool, changes_nodes: bool) -> list[SidePlan]
             rots,
             changes_nodes,
             _draw_routing(seed, f"side {number}"),
+            _draw_lag(seed, number),
         )
         for number in range(count)
     ]
@@ -258,8 +259,18 @@ def _draw_routing(seed: int, topic: str) -> dict[str, str]:
     return Random(f"{seed}:routing of {topic}").choice(_ROUTINGS)
 
 
+def _draw_lag(seed: int, number: int) -> dict[str, str]:
+    """Whether the last records of a compacted topic are sealed and compacted too, while nothing follows them."""
+    return {"max.compaction.lag.ms": "1000"} if Random(f"{seed}:lag of side {number}").random() < 0.3 else {}
+
+
 def _draw_side(
-    random: Random, number: int, rots: bool, changes_nodes: bool, routing: dict[str, str]
+    random: Random,
+    number: int,
+    rots: bool,
+    changes_nodes: bool,
+    routing: dict[str, str],
+    compaction_lag: dict[str, str],
 ) -> SidePlan:
     kind = random.choice(list(SideKind))
     configs = {"segment.bytes": random.choice(("200", "600", "2000"))} | routing
@@ -270,7 +281,7 @@ def _draw_side(
             "cleanup.policy": "compact",
             "min.cleanable.dirty.ratio": "0.01",
             "delete.retention.ms": _DAY_MS,
-        }
+        } | compaction_lag
     minimum = random.choice(({}, {"min.insync.replicas": "1"}, {"min.insync.replicas": "2"}))
     if not rots:
         configs |= minimum
