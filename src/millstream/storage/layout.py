@@ -7,7 +7,8 @@
     log-start-offset-checkpoint                         present once records were deleted
     truncation-checkpoint                               present after the end was cut, until a checkpoint covers the cut
     recovery-cut                                        present after recovery cut the end, until the log caught up
-    <20-digit base offset>.gaps                         the segment came from a leader that had compacted it
+    <20-digit base offset>.gaps                         the segment came from a leader that had compacted it: where
+                                                        the last gap ends, empty if that is not known
     <20-digit base offset>.dropped                      the segment was deleted while there was no room to write the
                                                         new start; empty, present until the start is written
     partition.metadata                                  the directory's identity, see storage/identity.py
@@ -88,6 +89,18 @@ def without_checksum(data: bytes) -> str:
 
 def encode_start_offset(offset: int) -> bytes:
     return with_checksum(f"0\n{offset}\n")
+
+
+def encode_gap(end_offset: int) -> bytes:
+    return with_checksum(f"{end_offset}\n")
+
+
+def decode_gap(data: bytes) -> int | None:
+    """Where the last gap ends; None if that is not known."""
+    try:
+        return int(without_checksum(data))
+    except ValueError:
+        return None
 
 
 def decode_start_offset(data: bytes, path: str) -> int:

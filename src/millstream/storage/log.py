@@ -17,7 +17,13 @@ from millstream.protocol.record_batch import (
 )
 from millstream.runtime.disk import Buffer
 from millstream.runtime.invariant import invariant
-from millstream.storage.layout import GAPS_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, TRUNCATION_FILE
+from millstream.storage.layout import (
+    GAPS_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    TRUNCATION_FILE,
+    encode_gap,
+)
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.local_log import LocalLog
 from millstream.storage.segment import Segment
@@ -150,9 +156,9 @@ class PartitionLog(LocalLog):
         self._unsynced.mark(segment)
         expected = self.log_end_offset
         for header in headers:
-            if header.base_offset > expected and not segment.summary.compacted:
+            if header.base_offset > expected:
                 segment.summary.compacted = True
-                self._unsynced.small_files[segment.path + GAPS_SUFFIX] = b""
+                self._unsynced.small_files[segment.path + GAPS_SUFFIX] = encode_gap(header.base_offset)
             if header.producer_id >= 0 and not header.is_control:
                 self.producers.update(header, header.base_offset, now_ms)
             expected = header.last_offset + 1
@@ -281,6 +287,9 @@ class PartitionLog(LocalLog):
             self._make_directory()
         else:
             self._unsynced.mark(last)
+            if last.summary.compacted:
+                # Recovery expects no others at the end of a log.
+                self._unsynced.small_files[last.path + GAPS_SUFFIX] = b""
         self._unsynced.directories.add(self.directory)
         self.note_epochs()
 

@@ -19,6 +19,7 @@ from millstream.storage.identity import Identity
 from millstream.storage.layout import (
     CUT_FILE,
     DROPPED_SUFFIX,
+    GAPS_SUFFIX,
     IDENTITY_FILE,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -98,6 +99,9 @@ class LogRecovery:
         new_files = rebuilt.new_files(directory, names, position[0])
         if names:
             new_files |= beside.made_again(self.identity, start, rebuilt.epochs)
+        if segments and segments[-1].summary.compacted and position[0] not in gapped(names):
+            # The segments behind it were set aside: until now it was not the last one.
+            new_files[segments[-1].path + GAPS_SUFFIX] = b""
         report.garbage = [name for name in names if offset_in(name, DROPPED_SUFFIX) is not None]
         if report.garbage:
             new_files[f"{directory}/{START_OFFSET_FILE}"] = encode_start_offset(start)

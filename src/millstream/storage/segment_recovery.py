@@ -19,8 +19,8 @@ from millstream.runtime.disk import NO_ROOM, Disk, File
 from millstream.runtime.sometimes import sometimes
 from millstream.storage.checkpoint import LogCheckpoint
 from millstream.storage.epoch_check import EpochCheck
-from millstream.storage.layout import CUT_FILE, CUT_NOTE, GAPS_SUFFIX, LOG_SUFFIX, offset_in
-from millstream.storage.leader_epochs import LeaderEpochs
+from millstream.storage.layout import CUT_FILE, CUT_NOTE, GAPS_SUFFIX, LOG_SUFFIX, decode_gap, offset_in
+from millstream.storage.leader_epochs import UNDEFINED_OFFSET, LeaderEpochs
 from millstream.storage.open_files import OpenFiles
 from millstream.storage.rebuilt_state import RebuiltState
 from millstream.storage.scan import find_batch, scan_batches
@@ -321,15 +321,25 @@ class SegmentRecovery:
     def _is_far_off(
         self, segment: Segment, position: int, size: int, header: BatchHeader, limit: int
     ) -> bool:
-        """Whether the offset of a batch behind a gap is rotten: those of what follows it are lower."""
+        """Whether the offset of a batch behind a gap is rotten.
+
+        Those of what follows it are lower. At the end of the log, it is behind the last gap that was noted.
+        """
         behind = position + header.size_bytes
         if header.last_offset >= min(limit, segment.base_offset + MAX_RELATIVE_OFFSET):
             return True
         following = _batch_at(segment.file, behind, size) if behind < size else None
-        return (
-            following is not None
-            and segment.summary.end_offset <= following.base_offset <= header.last_offset
-        )
+        if following is not None:
+            return segment.summary.end_offset <= following.base_offset <= header.last_offset
+        return limit == _FOR_EVER and header.base_offset > self._last_gap(segment)
+
+    def _last_gap(self, segment: Segment) -> int:
+        """Where the last gap of the log's last segment may end."""
+        if segment.base_offset in self.gapped:
+            noted = decode_gap(self.files.disk.read(segment.path + GAPS_SUFFIX))
+            return _FOR_EVER if noted is None else noted
+        # The last segment was never compacted. A log without other replicas keeps as much as possible.
+        return UNDEFINED_OFFSET if self.known is None and self.committed is not None else _FOR_EVER
 
     def _with_true_epoch(
         self, segment: Segment, position: int, size: int, header: BatchHeader

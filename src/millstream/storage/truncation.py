@@ -138,6 +138,10 @@ class Truncation(msgspec.Struct):
                 header, header.base_offset, header.max_timestamp, position, self.index_interval_bytes
             )
             self._see(header)
+        if left.size_bytes == self.position:
+            # Not behind a gap: the leader may have records where a batch with a rotten offset made this log seem to.
+            self.end_offset = max(left.end_offset, self.log_start_offset)
+            self.epochs.truncate_from_end(self.end_offset)
         left.size_bytes, left.end_offset = self.position, self.end_offset
         segment.index.dirty = segment.time_index.dirty = True
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import ErrorCode, KafkaError
-from millstream.protocol.record_batch import HEADER_SIZE, CorruptBatch
+from millstream.protocol.record_batch import HEADER_SIZE, CorruptBatch, read_header
 from millstream.protocol.records import decode_records
 from millstream.testing.disk import Fault, Operation
 from support.logs import (
@@ -264,11 +264,12 @@ def test_a_rotten_epoch_does_not_become_history_and_is_set_right() -> None:
     assert read_values(log) == [b"x", b"x"]
 
 
+@pytest.mark.parametrize("committed", [None, 0], ids=["alone", "of a replica"])
 @pytest.mark.parametrize("repaired", [False, True])
 @pytest.mark.parametrize("bit", [0, 4, 36, 60])
 @pytest.mark.parametrize("offset", [1, 5, 9])
 def test_a_rotten_offset_is_found_where_no_checkpoint_says_what_was_compacted(
-    offset: int, bit: int, repaired: bool
+    offset: int, bit: int, repaired: bool, committed: int | None
 ) -> None:
     """Offsets are not under the checksum; a log that may have been compacted may have gaps."""
     store = Store(topics={"t": TopicConfig()})
@@ -280,9 +281,35 @@ def test_a_rotten_offset_is_found_where_no_checkpoint_says_what_was_compacted(
     place = place_of(store, offset)
     store.disk.flip_bit(place.path, place.position + 7 - bit // 8, bit % 8)
     store.disk.unlink(f"{DATA_DIR}/checkpoint")
+    store.committed = committed
     store.kill()
-    if repaired and (offset, bit) == (9, 4):
-        return  # A gap at the very end: nothing behind it shows that it is wrong.
+    if repaired and committed is None and (offset, bit) == (9, 4):
+        return  # A gap at the very end: with no other replica, as much as possible is kept.
     assert store.log().log_end_offset == offset
     assert store.log().health.is_doubtful
     assert read_values(store.log()) == [b"%d" % number for number in range(offset)]
+
+
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+@pytest.mark.parametrize("rots", [False, True])
+@pytest.mark.parametrize("offsets", [(0, 1, 4, 9), (0, 1, 4, 5)], ids=["behind a gap", "behind a batch"])
+def test_the_last_offset_of_a_log_with_gaps_is_believed_if_its_gap_was_noted(
+    offsets: tuple[int, ...], rots: bool, has_checkpoint: bool
+) -> None:
+    """Copied from a leader that had compacted: until a checkpoint knows of it, the log has to tell itself."""
+    store = Store(topics={"t": TopicConfig()})
+    store.committed = 0
+    for offset in offsets:
+        data = bytearray(batch_of([b"%d" % offset]))
+        data[0:8], data[12:16] = offset.to_bytes(8), bytes(4)
+        store.log().append_replicated(memoryview(data), [read_header(data, 0)], NOW_MS)
+    flush(store.log())
+    if rots:
+        place = place_of(store, offsets[-1])
+        store.disk.flip_bit(place.path, place.position + 7, 5)
+    if not has_checkpoint:
+        store.disk.unlink(f"{DATA_DIR}/checkpoint")
+    left = offsets[:-1] if rots else offsets
+    assert store.kill().log().log_end_offset == left[-1] + 1
+    assert read_values(store.log()) == [b"%d" % offset for offset in left]
+    assert store.report().is_doubtful is rots

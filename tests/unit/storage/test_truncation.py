@@ -7,7 +7,7 @@ import pytest
 
 from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import KafkaError
-from millstream.protocol.record_batch import CorruptBatch
+from millstream.protocol.record_batch import CorruptBatch, read_header
 from millstream.storage.checkpoint import write_checkpoint
 from millstream.storage.layout import TRUNCATION_FILE
 from millstream.storage.log import PartitionLog
@@ -52,6 +52,21 @@ def test_a_cut_inside_of_a_batch_takes_the_whole_batch() -> None:
     truncate_to(log, 4, NOW_MS)
     assert log.log_end_offset == 2
     assert read_values(log) == [b"a", b"b"]
+
+
+def test_a_log_that_is_cut_ends_with_a_batch_not_behind_a_gap() -> None:
+    """The gap may be that of a batch whose offset has rotted, and that the leader still has."""
+    log = new_log(cleanup_policy=("compact",))
+    for number, offset in enumerate((0, 1, 2, 2 + 64)):
+        data = bytearray(batch_of([b"%d" % number]))
+        data[0:8], data[12:16] = offset.to_bytes(8), bytes(4)
+        log.append_replicated(memoryview(data), [read_header(data, 0)], NOW_MS)
+    flush(log)
+    truncate_to(log, 10, NOW_MS)
+    assert (log.log_end_offset, log.flushed_offset) == (3, 3)
+    assert read_values(log) == [b"0", b"1", b"2"]
+    append_values(log, b"3")
+    assert read_values(log) == [b"0", b"1", b"2", b"3"]
 
 
 def rot(log: PartitionLog, offset: int) -> None:
