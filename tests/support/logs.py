@@ -54,12 +54,17 @@ def batch_of(
 def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampOffset | None:
     """The first record whose timestamp is `timestamp` or later."""
     limit, at = OpenLimit(), 0
-    while (batch := batch_for_timestamp(log, timestamp, at)) is not None:
+    while True:
+        batch, goes_on_at = batch_for_timestamp(log, timestamp, at)
+        if goes_on_at is not None:
+            at = goes_on_at
+            continue
+        if batch is None:
+            return None
         found = batch.first_record(timestamp, log.log_start_offset, limit)
         if found is not None:
             return found
         at = batch.header.last_offset + 1
-    return None
 
 
 def unreadable(batch: bytes) -> bytes:

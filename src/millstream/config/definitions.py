@@ -7,6 +7,8 @@ synonyms, the strongest first), else from the default.
 from collections.abc import Mapping
 from functools import lru_cache
 
+from msgspec.structs import replace
+
 from millstream.config.broker_table import BROKER_CONFIGS, UNSUPPORTED_BROKER_CONFIGS
 from millstream.config.errors import ConfigError, nearest
 from millstream.config.kinds import ConfigDefinition, ConfigType, ConfigValue, Synonym
@@ -59,6 +61,10 @@ def validate_broker_override(name: str, value: str) -> None:
     definition.parse(value)
 
 
+# A reader looks through so much of a segment in one turn of the event loop, whatever a topic's settings say.
+MOST_INDEX_INTERVAL_BYTES = 64 << 10
+
+
 def resolve_topic_config(overrides: Mapping[str, str], broker_defaults: Mapping[str, str]) -> TopicConfig:
     """The configuration of a topic with these overrides on a broker with these settings.
 
@@ -94,6 +100,8 @@ def _resolve(
     if "flush_ms" in values and "flush_messages" not in values:
         values["flush_messages"] = MAX_LONG if values["flush_ms"] else 1
     config = TopicConfig(**values)  # type: ignore[arg-type]
+    if config.index_interval_bytes > MOST_INDEX_INTERVAL_BYTES:
+        config = replace(config, index_interval_bytes=MOST_INDEX_INTERVAL_BYTES)
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
         raise ConfigError(
             "min.compaction.lag.ms",

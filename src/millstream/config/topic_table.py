@@ -109,7 +109,7 @@ _DEFINITIONS = (
     ),
     _define(
         "index.interval.bytes", ConfigType.INT,
-        "An entry is added to the offset index about every this many bytes of log.",
+        "An entry is added to the offset index about every this many bytes of log, but at least every 64 KiB.",
         "log.index.interval.bytes", minimum=0,
     ),
     _throttled(

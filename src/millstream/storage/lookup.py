@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from millstream.protocol.record_batch import BatchHeader
+from millstream.protocol.record_batch import BatchHeader, CorruptBatch
 from millstream.protocol.record_spans import record_times
 from millstream.protocol.records import check_record_count, unpack_batch
 from millstream.storage.log import PartitionLog
@@ -61,8 +61,14 @@ class FoundBatch(NamedTuple):
         return record_times(header, limit.opened(pieces))
 
 
-def batch_for_timestamp(log: PartitionLog, timestamp: int, from_offset: int = 0) -> FoundBatch | None:
-    """The first batch at or after `from_offset` whose header reaches `timestamp`, not unpacked.
+class LookedUp(NamedTuple):
+    batch: FoundBatch | None = None
+    goes_on_at: int | None = None
+    """The offset at which to continue, if so far there was none."""
+
+
+def batch_for_timestamp(log: PartitionLog, timestamp: int, from_offset: int = 0) -> LookedUp:
+    """The first batch at or after `from_offset` whose header reaches `timestamp`, not unpacked; searches one piece.
 
     Its matching records may be below the log's start.
     """
@@ -72,18 +78,31 @@ def batch_for_timestamp(log: PartitionLog, timestamp: int, from_offset: int = 0)
         raise log.health.read_failed(error) from error
 
 
-def _find_batch(log: PartitionLog, timestamp: int, from_offset: int) -> FoundBatch | None:
+def _find_batch(log: PartitionLog, timestamp: int, from_offset: int) -> LookedUp:
+    scanned_bytes = 0
     for segment in log.segments:
         summary = segment.summary
         if summary.end_offset <= max(log.log_start_offset, from_offset) or summary.max_timestamp < timestamp:
             continue
-        start = 0
+        start = segment.time_position(log.disk, timestamp)
         if from_offset > summary.base_offset:
-            start = segment.position_of(log.disk, from_offset) or 0
-        found = segment.batch_at_or_after_time(log.disk, timestamp, start)
-        if found is not None:
-            return FoundBatch(*found[1:])
-    return None
+            start = max(start, _start_at(log, segment, from_offset))
+        for _, header, data in segment.scan(start, piece_bytes=_PIECE_BYTES):
+            if header.max_timestamp >= timestamp:
+                return LookedUp(FoundBatch(header, data))
+            scanned_bytes += header.size_bytes
+            if scanned_bytes >= _PIECE_BYTES:
+                # The index leads to the last batch with a later time than all before it, however far back that is.
+                return LookedUp(goes_on_at=header.last_offset + 1)
+    return LookedUp()
+
+
+def _start_at(log: PartitionLog, segment: Segment, offset: int) -> int:
+    try:
+        return segment.position_of(log.disk, offset) or 0
+    except CorruptBatch as error:
+        # Damage is passed over, here as within a piece.
+        return error.position
 
 
 class LargestTimestamp(NamedTuple):

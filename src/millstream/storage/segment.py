@@ -268,18 +268,7 @@ class Segment:
         data = self.file.pread(HEADER_SIZE, position)
         return read_header(data) if len(data) == HEADER_SIZE else None
 
-    def batch_at_or_after_time(
-        self, disk: Disk, timestamp: int, start: int = 0
-    ) -> tuple[int, BatchHeader, memoryview] | None:
-        """The first sound batch at or after position `start` whose largest timestamp reaches `timestamp`."""
-        if self.summary.max_timestamp < timestamp:
-            return None
-        for found in self.scan(max(start, self._time_position(disk, timestamp))):
-            if found[1].max_timestamp >= timestamp:
-                return found
-        return None
-
-    def _time_position(self, disk: Disk, timestamp: int) -> int:
+    def time_position(self, disk: Disk, timestamp: int) -> int:
         """A position before which no record reaches `timestamp`, from an index entry that the log confirms."""
         self._require_indexes(disk)
         # An entry below the target means that no record up to its offset reaches it.

@@ -34,6 +34,11 @@ def test_a_topic_without_overrides_has_the_defaults() -> None:
     assert resolve_topic_config({}, {}) == TopicConfig()
 
 
+def test_a_segment_has_an_index_whatever_its_topic_says() -> None:
+    """Without one, a read within a segment of any size looks through it in one turn of the event loop."""
+    assert resolve_topic_config({"index.interval.bytes": "2147483647"}, {}).index_interval_bytes == 64 << 10
+
+
 def test_topics_with_equal_settings_share_one_object() -> None:
     assert resolve_topic_config({"retention.ms": "5"}, {}) is resolve_topic_config({"retention.ms": "5"}, {})
 

@@ -46,7 +46,7 @@ def test_the_first_record_at_or_after_the_time_is_found(
 @given(times=TIMES, target=st.integers(-5, 65))
 def test_the_batch_that_has_it_is_found_unopened(times: list[list[int]], target: int) -> None:
     log = filled(times)
-    batch = batch_for_timestamp(log, NOW_MS + target)
+    batch = batch_for_timestamp(log, NOW_MS + target).batch
     opened = batch.first_record(NOW_MS + target, 0, OpenLimit()) if batch is not None else None
     assert opened == offset_for_timestamp(log, NOW_MS + target)
 
@@ -71,7 +71,7 @@ def test_the_largest_timestamp_is_that_of_what_can_be_read(times: list[list[int]
 def test_an_empty_log_has_no_record_at_any_time() -> None:
     log = new_log()
     assert offset_for_timestamp(log, 0) is None
-    assert batch_for_timestamp(log, 0) is None
+    assert batch_for_timestamp(log, 0) == (None, None)
     assert largest_timestamp(log, 0) == (-1, None, None)
 
 

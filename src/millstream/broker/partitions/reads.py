@@ -16,7 +16,7 @@ from millstream.protocol.errors import KafkaError
 from millstream.protocol.fetch import FetchedPartition, FetchPartition
 from millstream.protocol.record_batch import read_header
 from millstream.storage.log import PartitionLog
-from millstream.storage.lookup import OpenLimit, TimestampOffset, batch_for_timestamp
+from millstream.storage.lookup import FoundBatch, OpenLimit, TimestampOffset, batch_for_timestamp
 from millstream.storage.lookup import largest_timestamp as largest_of_closed
 from millstream.storage.segment import NO_TIMESTAMP
 
@@ -75,7 +75,7 @@ class Reads:
 async def offset_at(long_work: LongWork, log: PartitionLog, timestamp: int) -> TimestampOffset | None:
     """The first record whose timestamp is `timestamp` or later."""
     from_offset, limit = 0, OpenLimit()
-    while (batch := batch_for_timestamp(log, timestamp, from_offset)) is not None:
+    while (batch := await first_batch(long_work, log, timestamp, from_offset)) is not None:
         found = await long_work.apart(partial(batch.first_record, timestamp, log.log_start_offset, limit))
         if log.offline is not None:
             # The topic was deleted meanwhile, or the log can no longer be read.
@@ -85,6 +85,20 @@ async def offset_at(long_work: LongWork, log: PartitionLog, timestamp: int) -> T
         # If the log's start has moved past the record found, search again from there.
         from_offset = log.log_start_offset if found is not None else batch.header.last_offset + 1
     return None
+
+
+async def first_batch(
+    long_work: LongWork, log: PartitionLog, timestamp: int, from_offset: int = 0
+) -> FoundBatch | None:
+    """The first batch at or after `from_offset` that claims to reach `timestamp`."""
+    looked_up = batch_for_timestamp(log, timestamp, from_offset)
+    while looked_up.goes_on_at is not None:
+        # In steps: a segment of any size may have its largest timestamps at its beginning and its end.
+        await long_work.pause()
+        if log.offline is not None:
+            raise log.offline
+        looked_up = batch_for_timestamp(log, timestamp, looked_up.goes_on_at)
+    return looked_up.batch
 
 
 async def largest_timestamp(long_work: LongWork, log: PartitionLog) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from millstream.broker.partitions.partition import Partition
-from millstream.broker.partitions.reads import offset_at
+from millstream.broker.partitions.reads import first_batch, offset_at
 from millstream.broker.partitions.registry import Partitions
 from millstream.broker.server.long_work import LongWork
 from millstream.broker.shares.dead_letters import DeadLetterWriter
@@ -32,7 +32,6 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.records import InvalidRecordsError
 from millstream.runtime.clock import Clock, SteadyTime
 from millstream.storage.log import PartitionLog
-from millstream.storage.lookup import batch_for_timestamp
 
 _SWEEP_SECONDS = 60.0
 _IDLE_MS = 600_000
@@ -322,7 +321,7 @@ class Shares:
             return None if found is None else found.offset
         except InvalidRecordsError:
             # A batch cannot be opened: begin too early rather than never.
-            batch = batch_for_timestamp(log, timestamp)
+            batch = await first_batch(self._long_work, log, timestamp)
             return None if batch is None else max(batch.header.base_offset, log.log_start_offset)
 
     def _metadata_changed(

@@ -98,6 +98,24 @@ def test_a_long_segment_that_the_log_begins_within_is_looked_through_in_several_
     assert turns > 3
 
 
+def test_a_time_behind_which_a_long_segment_has_no_later_one_is_looked_up_in_several_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The index of times leads to the first batch: no later one is newer, except the last."""
+    threads = Threads(monkeypatch)
+    long = encode_batch([Record(0, NOW_MS, None, bytes(100_000))])
+    log = log_of(*[long] * 20, batch(40))
+
+    async def look(work: LongWork) -> tuple[int, int]:
+        found = await offset_at(work, log, NOW_MS + 30)
+        assert found is not None
+        return found.offset, work.turns
+
+    offset, turns = in_loop(look, threads)
+    assert offset == 20
+    assert turns > 5
+
+
 @pytest.mark.parametrize("limit", [OpenLimit(records=7), OpenLimit(size_bytes=60)])
 def test_a_look_up_opens_so_much_and_no_more_however_many_batches_claim_the_time(
     monkeypatch: pytest.MonkeyPatch, limit: OpenLimit
