@@ -41,7 +41,8 @@ class QueueBench:
         self.store = Store()
         self.letters: list[DeadLetter] = []
         self.log = log
-        self._time = SteadyTime(ManualClock(NOW_MS + 10))
+        self.clock = ManualClock(NOW_MS + 10)
+        self._time = SteadyTime(self.clock)
         self._turns = Turns(asyncio.get_running_loop().call_soon, asyncio.to_thread)
         self._policy = policy
         flushes: Any = None

@@ -7,8 +7,8 @@ from typing import Any, cast
 from uuid import UUID
 
 from millstream.broker.api.call import LATER, Call
-from millstream.broker.shares.acknowledgements import settlements
-from millstream.broker.shares.led_queue import LedQueue
+from millstream.broker.shares.acknowledgements import outcomes_in, settlements
+from millstream.broker.shares.led_queue import SLICE, LedQueue
 from millstream.broker.shares.session_work import Answered, SessionWork, Work
 from millstream.broker.shares.sessions import CLOSE, OPEN, Place, Source
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -41,7 +41,8 @@ class ShareAcknowledge:
         if is_usual and session.proxied_for is None:
             topic_id, (partition,) = request.topics[0]
             queue = self._work.shares.opened(session.group_id, topic_id, partition.partition_index)
-            if queue is not None and queue.is_ready:
+            is_little = outcomes_in(partition.acknowledgement_batches) <= SLICE
+            if queue is not None and queue.is_ready and is_little:
                 session.add((topic_id, partition.partition_index))
                 self._settle(queue, session.member, partition, call, renewing=request.is_renew_ack)
                 return LATER

@@ -1,12 +1,14 @@
 """Converts Kafka's acknowledgements of a partition's records to settlements."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Protocol
 
 from millstream.coordinator.shares.queue_values import Outcome, Settlement
 from millstream.protocol.errors import ErrorCode, KafkaError
 
+# As many records as a group may have locked in a partition (share.partition.max.record.locks).
+MOST_OUTCOMES = 10_000
 _ACCEPTED = (Outcome.ACCEPT.value,)
 
 
@@ -28,7 +30,13 @@ def settlements(batches: Sequence[AcknowledgementBatch], *, renewing: bool) -> S
         if batch.acknowledge_types == _ACCEPTED and 0 <= batch.first_offset <= batch.last_offset:
             # The usual case.
             return (Settlement(batch.first_offset, batch.last_offset, Outcome.ACCEPT),)
+    if outcomes_in(batches) > MOST_OUTCOMES:
+        raise _invalid(f"a request has at most {MOST_OUTCOMES} outcomes for a partition")
     return [each for batch in batches for each in _of_batch(batch, renewing)]
+
+
+def outcomes_in(batches: Iterable[AcknowledgementBatch]) -> int:
+    return sum(len(each.acknowledge_types) or 1 for each in batches)
 
 
 def _of_batch(batch: AcknowledgementBatch, renewing: bool) -> Iterator[Settlement]:

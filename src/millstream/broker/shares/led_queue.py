@@ -6,7 +6,7 @@ decisions since the last write. Await `stored` before reporting a decision.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from enum import Enum
 from functools import partial
@@ -18,6 +18,7 @@ from millstream.broker.shares.queue_store import QueueStore
 from millstream.broker.shares.taken import Taken, Wanted, fair_share, taken_of
 from millstream.broker.shares.turns import Turns
 from millstream.coordinator.shares.engine import MOST_SCANNED, QueueEngine
+from millstream.coordinator.shares.offer import MOST_RANGES
 from millstream.coordinator.shares.policy import QueuePolicy
 from millstream.coordinator.shares.queue_values import Acquired, DeadLetter, Outcome, Reason, Settlement
 from millstream.coordinator.shares.records import ShareKey
@@ -32,6 +33,8 @@ _ACTIVE_MS = 5_000
 _LOOK_MS = 500
 # The most bytes without a message for a consumer that one turn reads: a queue may be full of expired messages.
 _MOST_VAIN_BYTES = 1 << 20
+# Settlements in one turn of the event loop: each takes up to forty microseconds.
+SLICE = 500
 # How many records of a batch may be unpacked again for each new record that is scanned.
 _WORTH = 100
 
@@ -191,7 +194,7 @@ class LedQueue:
         ranges: list[Acquired] = []
         batches: list[memoryview] = []
         lock_ms = wanted.lock_ms or engine.policy.lock_ms
-        while room > 0 and (size > 0 or not ranges):
+        while room > 0 and (size > 0 or not ranges) and len(ranges) < MOST_RANGES:
             offset = engine.next_available(self.upper, now_ms)
             if offset is None:
                 break
@@ -231,6 +234,21 @@ class LedQueue:
         engine.settle(member, settlements, now_ms)
         self._consumers[member] = now_ms
         self._decided()
+
+    async def settle_in_slices(
+        self, member: str, settlements: Sequence[Settlement], pause: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Like `settle`, for any number of them: a slice in a turn of the loop, which `pause` waits for.
+
+        Only a member that settles the same records twice at once may find a part of them settled after an error.
+        """
+        if len(settlements) > SLICE:
+            await pause()
+            self.require_active().reserve(member, settlements, self._time.now_ms())
+        for start in range(0, len(settlements), SLICE):
+            if start:
+                await pause()
+            self.settle(member, settlements[start : start + SLICE])
 
     def accept_each(self, member: str, firsts: Sequence[int], lasts: Sequence[int]) -> dict[int, KafkaError]:
         """Accept each of these ranges by itself; returns the errors of refused ranges, by index.

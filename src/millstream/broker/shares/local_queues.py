@@ -1,10 +1,10 @@
 """The doors' interface to the queues of partitions that this node leads."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from millstream.broker.shares import overview
 from millstream.broker.shares.consumers import all_stored, await_and_acquire
-from millstream.broker.shares.led_queue import LedQueue
+from millstream.broker.shares.led_queue import SLICE, LedQueue
 from millstream.broker.shares.shares import Shares
 from millstream.broker.shares.taken import NOTHING, Taken, Wanted
 from millstream.coordinator.shares import queue_values
@@ -23,9 +23,6 @@ from millstream.doors.queues import (
 )
 from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
 from millstream.protocol.queue_call import LookAtQueues, PeekAtQueue, Peeked, Purged, PurgeQueue, QueueRows
-
-# Settlements in one turn of the event loop: a refused one takes forty microseconds.
-_SLICE = 500
 
 
 class LocalQueues:
@@ -62,14 +59,15 @@ class LocalQueues:
         together: bool = False,
     ) -> tuple[Settled, ...]:
         queue = await self._open(group, place)
+        pause = self._shares().pause
         if together:
-            outcomes = _settle(queue, member, settlements)
+            outcomes = await _settle_together(queue, member, settlements, pause)
         else:
             outcomes = []
-            for start in range(0, len(settlements), _SLICE):
+            for start in range(0, len(settlements), SLICE):
                 if start:
-                    await self._shares().pause()
-                some = settlements[start : start + _SLICE]
+                    await pause()
+                some = settlements[start : start + SLICE]
                 outcomes += [_settle_or_find_done(queue, member, each) for each in some]
         failed = await all_stored([queue])
         if queue in failed:
@@ -102,10 +100,11 @@ class LocalQueues:
 
 def _settle_or_find_done(queue: LedQueue, member: str, given: Settlement) -> Settled:
     """Accepting again after a lost answer is not refused here; for Kafka's own clients it is, as in Kafka."""
-    [outcome] = _settle(queue, member, (given,))
+    if not _is_of(queue, given):
+        return _of_another(queue)
+    outcome = _settle(queue, member, given)
     if (
-        _is_of(queue, given)
-        and outcome.error is ErrorCode.INVALID_RECORD_STATE
+        outcome.error is ErrorCode.INVALID_RECORD_STATE
         and given.kind is SettlementKind.ACCEPT
         and queue.engine.are_accepted(given.first_offset, given.last_offset)
     ):
@@ -118,27 +117,46 @@ def _is_of(queue: LedQueue, given: Settlement) -> bool:
     return given.incarnation in (0, incarnation_of(queue.key.topic_id.bytes))
 
 
-def _settle(queue: LedQueue, member: str, given: Sequence[Settlement]) -> list[Settled]:
-    """Settle all of them, or none."""
-    if not all(_is_of(queue, each) for each in given):
-        refused = Settled(ErrorCode.INVALID_RECORD_STATE, f"{queue.partition.topic} was made again since")
-        return [refused] * len(given)
-    settlements = [
-        queue_values.Settlement(
-            each.first_offset,
-            each.last_offset,
-            Outcome(each.kind),
-            delay_ms=each.delay_ms or None,
-            reason=each.reason[:MAX_REASON],
-        )
-        for each in given
-    ]
+def _of_another(queue: LedQueue) -> Settled:
+    return Settled(ErrorCode.INVALID_RECORD_STATE, f"{queue.partition.topic} was made again since")
+
+
+def _settle(queue: LedQueue, member: str, given: Settlement) -> Settled:
     start = queue.engine.start
     try:
-        queue.settle(member, settlements)
+        queue.settle(member, (_settlement(given),))
+    except KafkaError as error:
+        return Settled(error.code, error.message)
+    return _settled(given, start)
+
+
+async def _settle_together(
+    queue: LedQueue, member: str, given: Sequence[Settlement], pause: Callable[[], Awaitable[None]]
+) -> list[Settled]:
+    """Settle all of them, or none."""
+    if not all(_is_of(queue, each) for each in given):
+        return [_of_another(queue)] * len(given)
+    start = queue.engine.start
+    try:
+        await queue.settle_in_slices(member, [_settlement(each) for each in given], pause)
     except KafkaError as error:
         return [Settled(error.code, error.message)] * len(given)
-    return [Settled(message=SETTLED_BEFORE if each.last_offset < start else "") for each in given]
+    return [_settled(each, start) for each in given]
+
+
+def _settlement(given: Settlement) -> queue_values.Settlement:
+    return queue_values.Settlement(
+        given.first_offset,
+        given.last_offset,
+        Outcome(given.kind),
+        delay_ms=given.delay_ms or None,
+        reason=given.reason[:MAX_REASON],
+    )
+
+
+def _settled(given: Settlement, start: int) -> Settled:
+    """`start` is where the queue began before."""
+    return Settled(message=SETTLED_BEFORE if given.last_offset < start else "")
 
 
 def _acquired(queue: LedQueue, place: Place, taken: Taken) -> Acquired:

@@ -19,6 +19,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 
 # Writes are idempotent: one that may have been carried out is sent again.
 _TRIES = 3
+_BATCHES_AT_ONCE = 1_000
 _AGAIN = frozenset(
     (
         ErrorCode.REQUEST_TIMED_OUT,
@@ -65,12 +66,17 @@ class QueueStore:
         return (await self._summary(key)).start >= 0
 
     async def write(self, key: ShareKey, leader_epoch: int, changes: Changes) -> None:
-        request = WriteState(
-            key, self._state_epochs.get(key, 0), leader_epoch, changes.start, changes.final, changes.batches
-        )
+        """Store many changes in parts, the start with the last: each part takes the coordinator a turn of its own."""
+        epoch, batches = self._state_epochs.get(key, 0), changes.batches
+        while len(batches) > _BATCHES_AT_ONCE:
+            some, batches = batches[:_BATCHES_AT_ONCE], batches[_BATCHES_AT_ONCE:]
+            await self._write(WriteState(key, epoch, leader_epoch, -1, -1, some))
+        await self._write(WriteState(key, epoch, leader_epoch, changes.start, changes.final, batches))
+
+    async def _write(self, request: WriteState) -> None:
         for left in reversed(range(_TRIES)):
             try:
-                await self._coordinators.ask(_NODE, CoordinatorKind.SHARE, str(key), request)
+                await self._coordinators.ask(_NODE, CoordinatorKind.SHARE, str(request.key), request)
                 return
             except KafkaError as error:
                 if error.code not in _AGAIN or not left:

@@ -9,9 +9,9 @@ import msgspec
 
 from millstream.broker.api.call import Call
 from millstream.broker.server.memory import MemoryBudget
-from millstream.broker.shares.acknowledgements import AcknowledgementBatch, settlements
+from millstream.broker.shares.acknowledgements import AcknowledgementBatch, outcomes_in, settlements
 from millstream.broker.shares.consumers import Delivery, all_stored, await_and_acquire
-from millstream.broker.shares.led_queue import LedQueue
+from millstream.broker.shares.led_queue import SLICE, LedQueue
 from millstream.broker.shares.sessions import OPEN, Place, ShareSession, ShareSessions, Source
 from millstream.broker.shares.shares import Shares
 from millstream.broker.shares.taken import NOTHING, Taken, Wanted
@@ -140,7 +140,13 @@ class Work:
 
     async def acknowledge(self, topics: Iterable[Any], *, renewing: bool) -> None:
         """Settle the request's acknowledgements."""
+        settled = 0
         for place, batches in _given(topics).items():
+            count = outcomes_in(batches)
+            if settled + count > SLICE:
+                await self._shares.pause()
+                settled = 0
+            settled += count
             self.acknowledged[place] = await self._settle(place, batches, renewing)
 
     async def _settle(
@@ -148,9 +154,12 @@ class Work:
     ) -> KafkaError | None:
         try:
             queue = await self._open(place)
+            given = settlements(batches, renewing=renewing)
+            await queue.settle_in_slices(self.session.member, given, self._shares.pause)
         except KafkaError as error:
             return error
-        return self._settle_in(queue, batches, renewing)
+        self._touched[queue] = None
+        return None
 
     def _settle_in(
         self, queue: LedQueue, batches: Sequence[AcknowledgementBatch], renewing: bool
@@ -163,9 +172,13 @@ class Work:
         return None
 
     def settle_here(self, topics: Iterable[Any], *, renewing: bool) -> bool:
-        """Like `acknowledge`, without waiting; False, with nothing settled, unless all queues are loaded here."""
+        """Like `acknowledge`, without waiting; False, with nothing settled, if that is much to do or a queue is not
+        loaded here.
+        """
         session = self.session
         given = _given(topics)
+        if sum(map(outcomes_in, given.values())) > SLICE:
+            return False
         for topic_id, index in {**session.places, **given}:
             queue = self._shares.opened(session.group_id, topic_id, index)
             if queue is None or not queue.is_ready:
@@ -261,16 +274,14 @@ class Work:
         return queue
 
 
-def _given(topics: Iterable[Any]) -> dict[Place, Sequence[AcknowledgementBatch]]:
+def _given(topics: Iterable[Any]) -> dict[Place, list[AcknowledgementBatch]]:
     """Acknowledgements by partition. A partition named twice gets one answer, so it is settled as a whole too."""
-    given: dict[Place, Sequence[AcknowledgementBatch]] = {}
+    given: dict[Place, list[AcknowledgementBatch]] = {}
     for topic in topics:
         for partition in topic.partitions:
             if partition.acknowledgement_batches:
                 place = (topic.topic_id, partition.partition_index)
-                before = given.get(place)
-                batches = partition.acknowledgement_batches
-                given[place] = batches if before is None else [*before, *batches]
+                given.setdefault(place, []).extend(partition.acknowledgement_batches)
     return given
 
 

@@ -286,6 +286,13 @@ class QueueEngine:
                 self._settle_run(first, last, count, each, now_ms)
         self._advance()
 
+    def reserve(self, member: str, settlements: Sequence[Settlement], now_ms: int) -> None:
+        """Check settlements that are then passed to `settle` in slices: no lock ends between the slices."""
+        self._look_at_time(now_ms)
+        self._check(member, settlements)
+        first, last = settlements[0].first, settlements[-1].last
+        self._ledger.prolong(member, first, last, now_ms + self._policy.lock_ms)
+
     def _accepts_next(self, member: str, given: Settlement, now_ms: int) -> bool:
         """A cheap path for consumers that accept one record after another, in order; False if it does not apply."""
         first, last = given.first, given.last

@@ -105,6 +105,13 @@ class Ledger:
             run.due_ms = due_ms
         self.changed(first, last)
 
+    def prolong(self, owner: str, first: int, last: int, due_ms: int) -> None:
+        """Locks that this owner has here end no earlier than then."""
+        for run in self.runs.overlapping(first, last):
+            if run.state is ACQUIRED and run.owner == owner:
+                run.due_ms = max(run.due_ms, due_ms)
+        self.changed(first, last)
+
     def changed(self, first: int, last: int) -> None:
         """Join runs here if possible, and index them and their neighbours again."""
         self.runs.join(first, last)

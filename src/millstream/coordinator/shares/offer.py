@@ -7,6 +7,9 @@ from millstream.coordinator.shares.policy import Order, QueuePolicy
 from millstream.coordinator.shares.queue_values import Acquired
 from millstream.coordinator.shares.states import RecordState
 
+# In one offer: each is a lock of its own, and an element of the reply.
+MOST_RANGES = 1_000
+
 
 class Offer(msgspec.Struct):
     """All records have the same priority. `whole_batches` and `goes_on` are as in `QueueEngine.acquire`."""
@@ -23,19 +26,14 @@ class Offer(msgspec.Struct):
 
     def fill(self, first: int, last: int) -> bool:
         """Lock deliverable records between these offsets of a batch; False if the offer takes no more."""
-        stretches = [
-            (max(run.first, first), min(run.last, last), run.count)
-            for run in self.ledger.runs.overlapping(first, last)
-            if self.ledger.is_ready(run) and run.priority == self.priority
-        ]
-        wanted = sum(high - low + 1 for low, high, _ in stretches)
+        stretches, wanted = self._wanted(first, last)
         if self.whole_batches and (self.taken or self.goes_on) and wanted > self.room:
             return False
         is_strict = self.policy.order is Order.STRICT
         for low, high, count in stretches:
             length = high - low + 1
             suspicious = count >= self.policy.suspicious_from
-            if self.room <= 0 or (suspicious and self.taken):
+            if self.room <= 0 or (suspicious and self.taken) or len(self.taken) >= MOST_RANGES:
                 return False
             if suspicious:
                 length = self.policy.together(count, length)
@@ -45,6 +43,24 @@ class Offer(msgspec.Struct):
             if suspicious or is_strict:
                 return False
         return self.room > 0
+
+    def _wanted(self, first: int, last: int) -> tuple[list[tuple[int, int, int]], int]:
+        """Deliverable stretches here, with their counts, and how many records they have; no more than are needed."""
+        found: list[tuple[int, int, int]] = []
+        wanted = 0
+        ready = self.ledger.first_ready()
+        if ready is None:
+            return found, wanted
+        if ready.priority == self.priority:
+            first = max(first, ready.first)
+        for run in self.ledger.runs.following(first):
+            if run.first > last or wanted > self.room:
+                break
+            if run.priority == self.priority and self.ledger.is_ready(run):
+                low, high = max(run.first, first), min(run.last, last)
+                found.append((low, high, run.count))
+                wanted += high - low + 1
+        return found, wanted
 
     def _hand_out(self, first: int, last: int, count: int) -> None:
         self.ledger.set(

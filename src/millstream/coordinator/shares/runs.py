@@ -2,7 +2,6 @@
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
-from itertools import islice
 
 import msgspec
 
@@ -98,7 +97,7 @@ class Runs:
         low = bisect_right(self._firsts, offset)
         if low and self._by_first[self._firsts[low - 1]].last >= offset:
             low -= 1
-        return (self._by_first[first] for first in islice(self._firsts, low, None))
+        return (self._by_first[self._firsts[place]] for place in range(low, len(self._firsts)))
 
     def add(self, run: Run) -> None:
         """No other run may cover offsets of `run`."""

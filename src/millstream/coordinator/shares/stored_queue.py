@@ -72,6 +72,10 @@ class StoredQueue:
     def _put(self, batch: StateBatch) -> None:
         """Apply a batch, except where the known state is further along."""
         runs = self._runs
+        if batch.first > runs.end:
+            # Most of a snapshot: nothing is known here, and there is nothing to join.
+            runs.add(_run(batch, batch.first, batch.last))
+            return
         known = runs.cut(batch.first, batch.last)
         position = batch.first
         for run in known:
