@@ -155,7 +155,7 @@ class LedQueue:
     def is_idle(self, since_ms: int) -> bool:
         """Whether nothing is locked or being written, nobody waits, and no consumer was seen since then."""
         heard = max(self._consumers.values(), default=0)
-        in_use = self.engine.locked or self.engine.awaits_letters or self._waiters or self._writer
+        in_use = self.engine.locked or self.engine.archiving or self._waiters or self._writer
         return self.is_ready and not in_use and heard <= since_ms
 
     def require_active(self) -> QueueEngine:

@@ -49,6 +49,12 @@ class PartitionLimits:
         if queue.partition in self._queues:
             self._begin_deleting(queue.partition)
 
+    def groups_known(self, topic_id: bytes) -> None:
+        """All groups that have used the topic are in its settings by now."""
+        for partition in self._queues:
+            if partition.topic_id == topic_id:
+                self._begin_deleting(partition)
+
     def _begin_deleting(self, partition: Partition) -> None:
         if partition not in self._deleting and self._floor(partition) > partition.log.log_start_offset:
             self._deleting.add(partition)
@@ -84,8 +90,9 @@ class PartitionLimits:
             excess = queue.engine.depth(partition.log.log_end_offset) + count - config.queue_max_depth
             if excess > 0 and config.queue_overflow == "refuse":
                 raise _full(f"group {queue.key.group_id} has", partition)
-            if excess > 0:
-                queue.drop_oldest(excess)
+            # Those that wait for their dead letters were dropped before.
+            if excess > queue.engine.archiving:
+                queue.drop_oldest(excess - queue.engine.archiving)
 
     def _admit_without_groups(self, partition: Partition, count: int) -> None:
         log = partition.log

@@ -70,10 +70,10 @@ class Shares:
         self._opening: set[ShareKey] = set()
         self._turns = Turns(loop.call_soon, long_work.apart)
         self._letters = DeadLetterWriter(messages, self._dead_letter_partitions, self.rules, long_work.apart)
-        self._users = TopicUsers(coordinators, self._name_groups, spawn)
         self._limits = PartitionLimits(
             spawn, delete_before, lambda each: self._users.are_named(each.topic_id)
         )
+        self._users = TopicUsers(coordinators, self._name_groups, spawn, self._limits.groups_known)
         self._sweeper: asyncio.TimerHandle | None = None
         metadata.subscribe(self._metadata_changed)
 
@@ -227,7 +227,7 @@ class Shares:
     def _watch(self, queue: LedQueue, rules: Rules) -> None:
         self._limits.watch(queue, rules.topic)
         if rules.keeps_count:
-            self._users.name(queue.partition, lambda: self._limits.settled(queue))
+            self._users.name(queue.partition)
             self._open_others(queue.partition)
         else:
             self._users.forget(queue.partition)

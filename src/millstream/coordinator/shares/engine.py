@@ -106,6 +106,11 @@ class QueueEngine:
         return self._ledger.final
 
     @property
+    def archiving(self) -> int:
+        """How many records wait for their dead letters to be written."""
+        return self._ledger.archiving
+
+    @property
     def scanned(self) -> int:
         """The offset at which scanning continues."""
         return self._scanned
@@ -425,16 +430,14 @@ class QueueEngine:
 
     def drop_oldest(self, most: int) -> int:
         """Give up at most so many of the oldest available records; returns how many."""
-        wanted: list[tuple[int, int, int]] = []
-        left = most
+        left, last = most, self.start - 1
         for run in self._ledger.runs:
             if left <= 0:
                 break
             if run.state is AVAILABLE:
-                wanted.append((run.first, min(run.last, run.first + left - 1), run.count))
+                last = min(run.last, run.first + left - 1)
                 left -= len(run)
-        for first, last, count in wanted:
-            self._give_up(first, last, count, Reason.OVERFLOW.value)
+        self._give_up_available(self.start, last, Reason.OVERFLOW)
         self._advance()
         return most - max(left, 0)
 
@@ -484,11 +487,6 @@ class QueueEngine:
         """Letters to write once their state ARCHIVING is stored; then call `dead_letter_written`."""
         letters, self._dead_letters = self._dead_letters, []
         return letters
-
-    @property
-    def awaits_letters(self) -> bool:
-        """Whether a dead letter is still to be written."""
-        return any(run.state is ARCHIVING for run in self._ledger.runs)
 
     def dead_letter_written(self, first: int, last: int) -> None:
         for run in self._ledger.runs.cut(max(first, self.start), last):

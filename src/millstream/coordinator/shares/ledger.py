@@ -12,7 +12,7 @@ from millstream.coordinator.shares.queue_values import Changes
 from millstream.coordinator.shares.runs import Run, Runs
 from millstream.coordinator.shares.states import RecordState, StateBatch
 
-AVAILABLE, ACQUIRED = RecordState.AVAILABLE, RecordState.ACQUIRED
+AVAILABLE, ACQUIRED, ARCHIVING = RecordState.AVAILABLE, RecordState.ACQUIRED, RecordState.ARCHIVING
 
 HIGHEST_PRIORITY = 9
 # Available, but not before an earlier record is settled.
@@ -26,6 +26,7 @@ class Ledger:
         self.end = start
         self.locked = 0
         self.final = 0
+        self.archiving = 0
         self.held: dict[str, int] = {}
         """Locked records by their owner."""
         self.runs = Runs()
@@ -72,7 +73,8 @@ class Ledger:
                 self._hold(run.owner, -length)
             if state is ACQUIRED:
                 self._hold(owner, length)
-            self.final += length * (state.is_final - run.state.is_final)
+            self._count(run.state, -length)
+            self._count(state, length)
             run.state, run.due_ms, run.owner = state, due_ms, owner
             if count is not None:
                 run.count = count
@@ -87,11 +89,17 @@ class Ledger:
         for run in self.runs.cut(first, last):
             if run.state is AVAILABLE:
                 found.append((run.first, run.last, run.count))
-                self.final += len(run) * state.is_final
+                self._count(state, len(run))
                 run.state, run.due_ms, run.owner = state, 0, ""
         self._dirty += [(low, high) for low, high, _ in found]
         self.changed(first, last)
         return found
+
+    def _count(self, state: RecordState, length: int) -> None:
+        if state.is_final:
+            self.final += length
+        elif state is ARCHIVING:
+            self.archiving += length
 
     def _hold(self, owner: str, length: int) -> None:
         self.locked += length
@@ -170,7 +178,7 @@ class Ledger:
             self.extend(first)
             self.runs.add(Run(first, batch.last, batch.state, batch.count, batch.due_ms))
             self.end = batch.last + 1
-            self.final += batch.state.is_final * (batch.last - first + 1)
+            self._count(batch.state, batch.last - first + 1)
         self.changed(self.start, self.end)
         self.advance()
 

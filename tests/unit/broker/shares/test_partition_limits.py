@@ -11,6 +11,7 @@ from millstream.broker.shares.partition_limits import PartitionLimits
 from millstream.coordinator.shares.policy import QueuePolicy
 from millstream.protocol.errors import ErrorCode, KafkaError
 from support.led_queue import QueueBench, filled
+from support.logs import append_values, flush
 
 
 def limits(knows_groups: Callable[[Partition], bool] = lambda _: True) -> PartitionLimits:
@@ -38,6 +39,29 @@ def test_messages_that_retention_deleted_do_not_fill_a_queue() -> None:
             of_partition.admit(bench.partition, 1)
         bench.log.advance_start(2)
         of_partition.admit(bench.partition, 2)
+
+    run(scenario)
+
+
+def test_an_overflowing_queue_drops_no_more_while_dead_letters_wait() -> None:
+    """Each message that came dropped as many as waited for their letters, too: ten of them dropped 55."""
+
+    async def scenario() -> None:
+        log = filled([b"v"] * 100, queue_max_depth=100, queue_overflow="drop-oldest")
+        bench = QueueBench(QueuePolicy(dead_letters=True), log)
+        of_partition = limits()
+        of_partition.watch(bench.queue, bench.log.config)
+        for _ in range(10):
+            of_partition.admit(bench.partition, 1)
+            append_values(bench.log, b"new")
+            flush(bench.log)
+        await bench.queue.stored()
+        assert [offset for each in bench.letters for offset in range(each.first, each.last + 1)] == list(
+            range(10)
+        )
+        for each in bench.letters:
+            bench.queue.dead_letter_written(each)
+        assert bench.queue.engine.depth(bench.log.log_end_offset) == 100
 
     run(scenario)
 

@@ -1,7 +1,9 @@
 """The queues of a node: which are open, where they begin, and whose names a topic keeps."""
 
 import asyncio
+import threading
 from collections.abc import Coroutine, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 import pytest
@@ -36,8 +38,8 @@ def shares_of(node: InProcessNode) -> Shares:
     return node.broker.services.shares
 
 
-async def settle_all(shares: Shares, group: str) -> LedQueue:
-    queue = await shares.open(group, "t", 0, from_earliest=True)
+async def settle_all(shares: Shares, group: str, partition: int = 0) -> LedQueue:
+    queue = await shares.open(group, "t", partition, from_earliest=True)
     queue.drop_available(queue.upper)
     await queue.stored()
     return queue
@@ -129,3 +131,33 @@ def test_deleting_a_group_again_finishes_what_failed(
         return named_groups(image().topics["t"])
 
     assert "g" not in do(node, story())
+
+
+def test_what_was_settled_is_deleted_in_every_partition_once_all_groups_are_known(
+    node: InProcessNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the partition that had asked for the groups was looked at: in the others it stayed."""
+    shares = shares_of(node)
+    with RawClient(node.listen) as client:
+        create_topic(client, "t", 2)
+        for partition in (0, 1):
+            assert produce(client, "t", batch_of(b"a", b"b"), partition=partition).error_code == 0
+    queues = [do(node, settle_all(shares, "g", partition)) for partition in (0, 1)]
+    asked, answered = threading.Event(), threading.Event()
+    ask_all = shares._users._coordinators.ask_all
+
+    async def ask_late(*arguments: Any) -> Any:
+        asked.set()
+        await asyncio.to_thread(answered.wait, 60)
+        return await ask_all(*arguments)
+
+    monkeypatch.setattr(shares._users._coordinators, "ask_all", ask_late)
+    with RawClient(node.listen) as client:
+        change = {"name": "queue.delete.settled", "config_operation": 0, "value": "true"}
+        resource = {"resource_type": 2, "resource_name": "t", "configs": [change]}
+        client.call("incremental_alter_configs", 1, resources=[resource], validate_only=False)
+    assert asked.wait(60)
+    assert all(each.partition.log.log_start_offset == 0 for each in queues)
+    answered.set()
+    for each in queues:
+        wait_for(partial(getattr, each.partition.log, "log_start_offset"), (2).__eq__, "the log's start")
