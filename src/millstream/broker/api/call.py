@@ -213,6 +213,13 @@ class Call(msgspec.Struct):
         """For work in a separate task, after which the call is answered: see `Occupied`."""
         return Occupied(self.way, memory, is_in_order=is_in_order)
 
+    def block_later(self) -> None:
+        """Later requests of the connection wait until `unblock_later`."""
+        self.way.block()
+
+    def unblock_later(self) -> None:
+        self.way.unblock()
+
     # -- for dispatch
 
     def reply(self, answer: Any) -> None:

@@ -199,6 +199,7 @@ class Dispatcher:
         served = call.served
         if len(buffer) - position > served.large_bytes:
             body = bytes(buffer[position:])
+            call.block_later()
             self._await(call, self._answer_large(call, body), len(body) * _READ_OVER_SENT)
             return
         try:
@@ -262,18 +263,22 @@ class Dispatcher:
                 call.way.close()
 
     async def _answer_large(self, call: Call, body: bytes) -> Any:
-        """Decode and handle a long request; other requests are served meanwhile."""
+        """Decode and handle a long request; requests of other connections are served meanwhile."""
         served, version = call.served, call.version
-        request = await self._long_work.apart(lambda: served.decode(memoryview(body), 0, version))
-        await self._long_work.pause()
-        if call.is_abandoned:
-            return LATER
-        self._authoriser.check_request(call.caller, served.needs, request, self._topic_name)
-        if served.slices is not None:
-            request = without_repeats(served.slices, request)
-            if is_long(served.slices, request):
-                return await self._answer_in_slices(call, served.slices, request)
-        return await _now(served.handle(request, call))
+        try:
+            request = await self._long_work.apart(lambda: served.decode(memoryview(body), 0, version))
+            await self._long_work.pause()
+            if call.is_abandoned:
+                return LATER
+            self._authoriser.check_request(call.caller, served.needs, request, self._topic_name)
+            if served.slices is not None:
+                request = without_repeats(served.slices, request)
+                if is_long(served.slices, request):
+                    return await self._answer_in_slices(call, served.slices, request)
+            answer = served.handle(request, call)
+        finally:
+            call.unblock_later()
+        return await _now(answer)
 
     async def _answer_in_slices(self, call: Call, plan: SlicePlan, request: Message) -> Any:
         answers = []

@@ -232,7 +232,7 @@ TABLE: dict[int, ApiRow] = {
             groups(Operation.DESCRIBE, "group_ids"),
             slices=SlicePlan(("group_ids",), ("groups",), slice=_LARGE_EACH, once=""),
         ),
-        # These are decided in order anyway, and share the writes that they wait for.
+        # They are decided in order, and share the writes that they wait for.
         _row("share_fetch", _OF_CONSUMERS, handler="ShareFetch", is_in_order=False),
         _row("share_acknowledge", _OF_CONSUMERS, handler="ShareAcknowledge", is_in_order=False),
         _row(

@@ -48,7 +48,8 @@ class ShareAcknowledge:
                 return LATER
         work = self._work.begin(session, call, request.topics)
         session.update(request.topics)
-        return self._acknowledge(request, work)
+        call.block_later()
+        return self._acknowledge(request, work, call)
 
     def _settle(
         self, queue: LedQueue, member: str, partition: AckPartition, call: Call, *, renewing: bool
@@ -114,10 +115,13 @@ class ShareAcknowledge:
 
         queue.when_stored(told)
 
-    async def _acknowledge(self, request: AcknowledgeRequest, work: Work) -> AcknowledgeAnswer:
-        await work.acknowledge(request.topics, renewing=request.is_renew_ack)
-        if request.share_session_epoch == CLOSE:
-            await work.release()
+    async def _acknowledge(self, request: AcknowledgeRequest, work: Work, call: Call) -> AcknowledgeAnswer:
+        try:
+            await work.acknowledge(request.topics, renewing=request.is_renew_ack)
+            if request.share_session_epoch == CLOSE:
+                await work.release()
+        finally:
+            call.unblock_later()
         await work.stored()
         return self._answer(work.answered(full=False), work.lock_ms())
 

@@ -45,15 +45,19 @@ class ShareFetch:
             fetch = DirectFetch(work, call, lambda: _answer(request, work, self._work))
             fetch.begin(wanted, _max_wait_s(request, work))
             return LATER
+        call.block_later()
         return self._fetch(request, work, wanted, call)
 
     async def _fetch(
         self, request: ShareFetchRequest, work: Work, wanted: Wanted | None, call: Call
     ) -> ShareFetchAnswer:
-        await work.acknowledge(request.topics, renewing=request.is_renew_ack)
-        if request.share_session_epoch == CLOSE:
-            await work.release()
-        elif wanted is not None:
+        try:
+            await work.acknowledge(request.topics, renewing=request.is_renew_ack)
+            if request.share_session_epoch == CLOSE:
+                await work.release()
+        finally:
+            call.unblock_later()
+        if wanted is not None:
             with call.awaited_by_caller_alone():
                 await work.fetch(wanted, _max_wait_s(request, work))
         await work.stored()

@@ -27,11 +27,13 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.share_acknowledge import AckBatch, AckPartition, AckTopic
 from millstream.testing.disk import SimulatedDisk
 from support.inprocess import InProcessNode, node_on
+from support.kio_messages import build, encode
 from support.led_queue import QueueBench, filled
 from support.raw_client import RawClient, batch_of, create_topic, produce
 from support.raw_share_consumer import RawShareConsumer
 
-COUNT = 3_000
+# As many ranges are more than 64 KB.
+COUNT = 3_500
 ACCEPT, RELEASE = 1, 2
 LOCK_MS = 1_000
 
@@ -142,34 +144,63 @@ def node() -> Iterator[InProcessNode]:
         yield started
 
 
-def test_a_clients_alternating_outcomes_take_many_turns(node: InProcessNode) -> None:
-    """10,000 of them held the loop for 0.4 s."""
+@pytest.fixture
+def consumer(node: InProcessNode) -> Iterator[RawShareConsumer]:
+    """One that has taken all."""
     with RawClient(node.listen) as client:
         create_topic(client, "t")
         configs = {"share.auto.offset.reset": "earliest", "share.partition.max.record.locks": str(COUNT)}
-        resource = {
-            "resource_type": 32,
-            "resource_name": "g",
-            "configs": [{"name": key, "config_operation": 0, "value": text} for key, text in configs.items()],
-        }
+        changes = [{"name": key, "config_operation": 0, "value": value} for key, value in configs.items()]
+        resource = {"resource_type": 32, "resource_name": "g", "configs": changes}
         client.call("incremental_alter_configs", 1, resources=[resource], validate_only=False)
         assert produce(client, "t", batch_of(*[b"v"] * COUNT)).error_code == 0
         topic_id = client.call("metadata", 12, topics=[{"topic_id": None, "name": "t"}]).topics[0].topic_id
-    consumer = RawShareConsumer(node.listen, "g", topic_id)
+    made = RawShareConsumer(node.listen, "g", topic_id)
     count = 0
     while count < COUNT:
-        count += sum(last - first + 1 for first, last in consumer.take(COUNT))
+        count += sum(last - first + 1 for first, last in made.take(COUNT))
+    yield made
+    made.client.close()
+
+
+TYPES = [RELEASE if each % 2 else ACCEPT for each in range(COUNT)]
+
+
+def test_a_clients_alternating_outcomes_take_many_turns(
+    node: InProcessNode, consumer: RawShareConsumer
+) -> None:
+    """10,000 of them held the loop for 0.4 s."""
     long_work = node.broker.services._long_work
     before = long_work.turns
-    types = [RELEASE if each % 2 else ACCEPT for each in range(COUNT)]
-    assert consumer.code((0, COUNT - 1, types)) == ErrorCode.NONE
+    assert consumer.code((0, COUNT - 1, TYPES)) == ErrorCode.NONE
     assert long_work.turns - before >= COUNT // SLICE
     before = long_work.turns
     ranges = consumer.take(COUNT)
     reply = consumer.fetch([(first, last, [ACCEPT]) for first, last in ranges], records=0)
     assert reply.responses[0].partitions[0].acknowledge_error_code == ErrorCode.NONE
     assert long_work.turns - before >= len(ranges) // SLICE
-    consumer.client.close()
+
+
+@pytest.mark.parametrize(
+    "acks",
+    [[(0, COUNT - 1, TYPES)], [(each, each, [ACCEPT]) for each in range(COUNT)]],
+    ids=["in slices", "read in a thread"],
+)
+def test_a_client_that_closes_without_waiting_has_settled_all(
+    node: InProcessNode, consumer: RawShareConsumer, acks: list[tuple[int, int, list[int]]]
+) -> None:
+    """Later requests of a connection wait for one that takes several turns."""
+    named = {"group_id": "g", "member_id": consumer.member, "is_renew_ack": False}
+    requests = [
+        build("share_acknowledge", 2, share_session_epoch=epoch, topics=topics, **named)
+        for epoch, topics in ((consumer.epoch, consumer.topics(acks)), (-1, []))
+    ]
+    consumer.client.send_bytes(
+        b"".join(consumer.client.expect("share_acknowledge", 2, encode(each)) for each in requests)
+    )
+    settled, closed = consumer.client.receive(), consumer.client.receive()
+    assert (settled.error_code, closed.error_code) == (ErrorCode.NONE, ErrorCode.NONE)
+    assert settled.responses[0].partitions[0].error_code == ErrorCode.NONE
 
 
 def test_more_outcomes_than_a_partition_can_have_locked_are_refused() -> None:
