@@ -18,6 +18,8 @@ _HEAD = struct.Struct(">ih")
 _ONE_RANGE = struct.Struct(">ibB16sBiBqqBbI")
 _ONE_OF_EACH = (2, 2, 2, 2, 0)
 _ACCEPT = (1,)
+# A longer group and member are read each time, and not kept.
+_KEPT_NAMES_BYTES = 1_024
 # A request with its size before it: API key, version, correlation id; then the length of the client id.
 _VERSION_AT, _NUMBER_AT, _HEADER_BYTES = 6, 8, 12
 _VERSION_AND_ID = struct.Struct(">hih")
@@ -108,6 +110,8 @@ def _one_range(buffer: memoryview, position: int, version: int) -> AcknowledgeRe
     found = _ONE_RANGE.unpack_from(buffer, at)
     epoch, renews, topics, topic, partitions, index, ranges, first, last, types, kind, tags = found
     if (topics, partitions, ranges, types, tags) != _ONE_OF_EACH:
+        return None
+    if at - position > _KEPT_NAMES_BYTES:
         return None
     names = _names(bytes(buffer[position:at]))
     if names is None:

@@ -16,6 +16,7 @@ from millstream.protocol.share_acknowledge import (
     AcknowledgeAnswer,
     AckPartition,
     PartitionOutcome,
+    _names,
     decode_share_acknowledge,
     encode_share_acknowledge_reply,
     read_series,
@@ -222,3 +223,22 @@ def test_anything_else_is_refused(data: bytes) -> None:
         decode_share_acknowledge(memoryview(data), 0, 2)
     except MalformedRequest:
         return
+
+
+def test_only_short_names_are_kept() -> None:
+    """4,096 requests with names of 4 MB were kept."""
+    batches = [{"first_offset": 5, "last_offset": 6, "acknowledge_types": [1]}]
+    partition = {"partition_index": 3, "acknowledgement_batches": batches}
+    _names.cache_clear()
+    for length, kept in ((10, 1), (5_000, 0)):
+        before = _names.cache_info().currsize
+        fields = {
+            "group_id": "g",
+            "member_id": f"{uuid.uuid4()}{'m' * length}",
+            "share_session_epoch": 7,
+            "is_renew_ack": False,
+            "topics": [{"topic_id": uuid.uuid4(), "partitions": [partition]}],
+        }
+        read = decode_share_acknowledge(memoryview(encode_request(API, 2, fields)), 0, 2)
+        assert read.member_id == fields["member_id"]
+        assert _names.cache_info().currsize - before == kept

@@ -8,6 +8,7 @@ import msgspec
 from millstream.broker.shares.anywhere import led, take_anywhere
 from millstream.broker.shares.overview import look, peek, purge
 from millstream.broker.shares.shares import Shares
+from millstream.broker.shares.taken import check_member
 from millstream.cluster.metadata.service import MetadataService
 from millstream.doors.access import Authoriser, Operation, Permission, Resource
 from millstream.doors.caller import Caller
@@ -76,7 +77,8 @@ class QueueCalls:
     # -- queues on any node
 
     async def _take(self, caller: Caller, request: TakeMessages) -> Taken:
-        if request.max_messages <= 0 or request.max_bytes <= 0 or not request.member:
+        check_member(request.member)
+        if request.max_messages <= 0 or request.max_bytes <= 0:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a member takes at least one message, and one byte")
         places = self._places(request.topic)
         self._turn += 1

@@ -232,7 +232,9 @@ class LedQueue:
         """Settle all of them or, with a KafkaError, none; await `stored` before replying."""
         engine, now_ms = self.require_active(), self._time.now_ms()
         engine.settle(member, settlements, now_ms)
-        self._consumers[member] = now_ms
+        if member in self._consumers:
+            # Those that only settle are forgotten after a while: anybody may settle what was settled before.
+            self._consumers[member] = now_ms
         self._decided()
 
     async def settle_in_slices(

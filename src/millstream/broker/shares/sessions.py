@@ -9,6 +9,7 @@ from uuid import UUID
 
 import msgspec
 
+from millstream.broker.shares.taken import check_member
 from millstream.doors.caller import Caller
 from millstream.protocol.errors import ErrorCode, KafkaError
 
@@ -98,6 +99,7 @@ class ShareSessions:
         key = (group_id, member)
         self._check_room(None if epoch == OPEN else self._sessions.get(key), topics)
         if epoch == OPEN:
+            check_member(member)
             if key not in self._sessions and self.is_full:
                 raise KafkaError(
                     ErrorCode.SHARE_SESSION_LIMIT_REACHED, f"this node has {self._most} share sessions"

@@ -3,6 +3,10 @@
 import msgspec
 
 from millstream.coordinator.shares.queue_values import Acquired
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+# Characters of a consumer's name: it is kept with each session and each lock. Members of share groups have up to 36.
+_LONGEST_MEMBER = 255
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -33,6 +37,11 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 NOTHING = Taken()
+
+
+def check_member(name: str) -> None:
+    if not 0 < len(name) <= _LONGEST_MEMBER:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a member's name has 1 to {_LONGEST_MEMBER} characters")
 
 
 def taken_of(ranges: list[Acquired], batches: list[memoryview], until_ms: int, lock_ms: int) -> Taken:

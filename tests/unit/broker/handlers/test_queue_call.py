@@ -2,7 +2,9 @@
 
 import struct
 
-from millstream.client import QueueConsumer
+import pytest
+
+from millstream.client import ClientError, QueueConsumer
 from millstream.protocol.api import QUEUE_CALL
 from millstream.protocol.queue_call import TakeMessages, encode_request
 from millstream.testing.disk import SimulatedDisk
@@ -32,3 +34,15 @@ def test_a_consumer_that_is_gone_while_it_waits_gets_nothing() -> None:
         with QueueConsumer(topic, "g", node.listen) as queue:
             [message] = queue.receive(1, 60)
             assert message.delivery_count == 1
+
+
+def test_a_members_name_is_short() -> None:
+    """Each lock keeps it."""
+    with node_on(SimulatedDisk()) as node, RawClient(node.listen) as client:
+        topic = create_topic(client, "t")
+        produce(client, topic, batch_of(b"work"))
+        with (
+            QueueConsumer(topic, "g", node.listen, member="m" * 256) as queue,
+            pytest.raises(ClientError, match="1 to 255 characters"),
+        ):
+            queue.receive(1, 60)

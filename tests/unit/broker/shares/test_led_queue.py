@@ -314,3 +314,16 @@ def test_of_large_keys_a_queue_keeps_a_few_bytes() -> None:
     assert one == same != other
     assert one is not None
     assert len(one) == 32
+
+
+def test_who_only_settles_what_was_settled_before_is_not_kept() -> None:
+    """A name for each such request was kept until somebody took a message."""
+
+    async def scenario() -> None:
+        bench = QueueBench(QueuePolicy(), filled([b"0", b"1"]))
+        bench.queue.drop_available(1)
+        for number in range(10):
+            bench.queue.settle(f"m{number}", [Settlement(0, 0, Outcome.ACCEPT)])
+        assert not bench.queue._consumers
+
+    run(scenario)

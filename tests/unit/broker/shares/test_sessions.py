@@ -77,3 +77,12 @@ def test_epochs_of_a_session_follow_each_other_and_begin_again_at_one() -> None:
     with pytest.raises(KafkaError) as refused:
         sessions.use("g", "m", 1, session.source)
     assert refused.value.code is ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+def test_a_members_name_is_short() -> None:
+    """Each session keeps it: 2,000 with names of 4 MB were 8 GB."""
+    sessions = ShareSessions(10)
+    opened(sessions, "m" * 255, [0])
+    with pytest.raises(KafkaError) as refused:
+        opened(sessions, "m" * 256, [0])
+    assert refused.value.code == ErrorCode.INVALID_REQUEST
