@@ -48,7 +48,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="fewer cells and rounds, a few minutes")
     parser.add_argument("--list", action="store_true", help="list the scenarios and end")
     parser.add_argument("--rounds", type=int, help="rounds of every cell")
-    parser.add_argument("--seconds", type=float, help="length of one produce run")
+    parser.add_argument("--seconds", type=float, help="length of one produce run, and the most for a queue's")
     parser.add_argument("--peer", choices=("both", "millstream", "mock"), default="both")
     parser.add_argument(
         "--system",
