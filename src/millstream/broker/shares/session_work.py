@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +22,8 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 
 NOWHERE = (-1, -1)
 _SWEEP_SECONDS = 0.5
+# Each looks at all queues of the node for its locks.
+_MOST_ENDED = 5
 _MOST_BYTES = 16 << 20
 
 
@@ -111,8 +114,9 @@ class SessionWork:
                 yield node_id, endpoint.host, endpoint.port, broker.rack
 
     def _sweep(self) -> None:
-        """End sessions whose connections are closed, and release their locks."""
-        for session in self.sessions.ended():
+        """End sessions whose connections are closed, a few in a turn of the loop, and release their locks."""
+        ended = list(islice(self.sessions.ended(), _MOST_ENDED))
+        for session in ended:
             if session.proxied_for is None:
                 self.shares.release_member(session.group_id, session.member)
             else:
@@ -120,7 +124,8 @@ class SessionWork:
                 self._spawn(everywhere, "releasing locks")
         self._sweeper = None
         if len(self.sessions):
-            self._sweeper = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
+            pause_s = 0 if len(ended) == _MOST_ENDED else _SWEEP_SECONDS
+            self._sweeper = asyncio.get_running_loop().call_later(pause_s, self._sweep)
 
     def close(self) -> None:
         if self._sweeper is not None:
