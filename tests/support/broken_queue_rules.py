@@ -6,7 +6,7 @@ import pytest
 
 from millstream.broker.shares.dead_letters import DeadLetterWriter
 from millstream.broker.shares.queue_store import QueueStore
-from millstream.coordinator.shares.engine import QueueEngine
+from millstream.coordinator.shares.endings import Endings
 from millstream.coordinator.shares.ledger import Ledger
 from millstream.coordinator.shares.runs import Run
 from millstream.coordinator.shares.states import RecordState
@@ -32,15 +32,15 @@ def dead_letters_lost(patch: pytest.MonkeyPatch) -> None:
 
 def locks_never_end(patch: pytest.MonkeyPatch) -> None:
     """What a consumer has forgotten stays its own."""
-    release = QueueEngine._release
+    release = Endings.release
 
-    def keep(self: QueueEngine, first: int, last: int, count: int, now_ms: int, delay_ms: int | None) -> None:
+    def keep(self: Endings, first: int, last: int, count: int, now_ms: int, delay_ms: int | None) -> None:
         if delay_ms is not None:
             release(self, first, last, count, now_ms, delay_ms)
         else:
             self._ledger.delay(first, last, now_ms + 1_000_000)
 
-    patch.setattr(QueueEngine, "_release", keep)
+    patch.setattr(Endings, "release", keep)
 
 
 def delivered_to_two_at_once(patch: pytest.MonkeyPatch) -> None:

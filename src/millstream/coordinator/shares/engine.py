@@ -10,6 +10,7 @@ from itertools import islice
 
 import msgspec
 
+from millstream.coordinator.shares.endings import Endings
 from millstream.coordinator.shares.expiries import Expiries
 from millstream.coordinator.shares.key_order import KeyOrder
 from millstream.coordinator.shares.ledger import PARKED_MS, Ledger
@@ -31,7 +32,7 @@ from millstream.coordinator.shares.states import RecordState, StateBatch
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 AVAILABLE, ACQUIRED, ACKNOWLEDGED = RecordState.AVAILABLE, RecordState.ACQUIRED, RecordState.ACKNOWLEDGED
-ARCHIVING, ARCHIVED = RecordState.ARCHIVING, RecordState.ARCHIVED
+ARCHIVED = RecordState.ARCHIVED
 
 # With so many runs, no new records are handed out until some are settled: this bounds memory and snapshots.
 MOST_RUNS = 10_000
@@ -56,7 +57,6 @@ class QueueEngine:
         self._most_runs = most_runs
         self._most_scanned = most_scanned
         self._scanned = start
-        self._log_start = 0
         self._is_late = False
         # Records that were accepted one after another, first and last, by the first offset of their run. The ledger
         # gets them together, before its next use.
@@ -65,18 +65,14 @@ class QueueEngine:
         self._scanned = self._ledger.start
         self._expiring = Expiries(self._is_settled)
         self._keys = KeyOrder()
-        self._dead_letters = [
-            DeadLetter(run.first, run.last, run.count, Reason.RESTARTED.value)
-            for run in self._ledger.runs
-            if run.state is ARCHIVING
-        ]
+        self._endings = Endings(self._up_to_date, self._keys, policy, self.counters)
 
     @property
     def _ledger(self) -> Ledger:
         if self._accepted:
             accepted, self._accepted = self._accepted, {}
             for first, last in accepted.values():
-                self._finish(first, last, ACKNOWLEDGED)
+                self._endings.finish(first, last, ACKNOWLEDGED)
             self._advance()
         return self._up_to_date
 
@@ -131,7 +127,7 @@ class QueueEngine:
     @policy.setter
     def policy(self, policy: QueuePolicy) -> None:
         """Existing locks keep their length. A queue that starts to scan begins with the next record."""
-        former, self._policy = self._policy, policy
+        former, self._policy, self._endings.policy = self._policy, policy, policy
         if policy.scans is not former.scans:
             # Records that were not scanned may be delivered now.
             self._scanned = self.end
@@ -174,11 +170,11 @@ class QueueEngine:
             if mark.offset < position:
                 # Already scanned, or the producer used an offset twice.
                 continue
-            self._pass_over(position, mark.offset - 1)
+            self._endings.pass_over(position, mark.offset - 1)
             position = max(mark.offset, mark.last) + 1
             if mark.last < 0:
                 self._mark(mark)
-        self._pass_over(position, upto - 1)
+        self._endings.pass_over(position, upto - 1)
         self._ledger.changed(first, upto - 1)
         self._expiring.forget_settled(self._unsettled_scanned)
         self._advance()
@@ -213,7 +209,7 @@ class QueueEngine:
             return ready.first if ready.first < log_end else None
         if self._policy.scans or self.end >= log_end or self.run_count >= self._most_runs:
             return None
-        return max(self.end, self._log_start)
+        return max(self.end, self._endings.log_start)
 
     def acquire(
         self,
@@ -248,9 +244,9 @@ class QueueEngine:
         scans = self._policy.scans
         for batch in batches:
             if self._is_expired(batch, now_ms):
-                self._give_up_available(batch.first, batch.last, Reason.EXPIRED)
+                self._endings.give_up_available(batch.first, batch.last, Reason.EXPIRED)
             elif batch.skipped:
-                self._pass_over(batch.first, batch.last)
+                self._endings.pass_over(batch.first, batch.last)
             elif not offer.fill(batch.first, min(batch.last, self._scanned - 1) if scans else batch.last):
                 break
         self._count_deliveries(offer.taken)
@@ -271,7 +267,7 @@ class QueueEngine:
         ready = self._ledger.first_ready()
         position = batches[0].first if ready is None else min(ready.first, batches[0].first)
         for batch in batches:
-            self._pass_over(position, batch.first - 1)
+            self._endings.pass_over(position, batch.first - 1)
             position = batch.last + 1
 
     def _is_expired(self, batch: LogBatch, now_ms: int) -> bool:
@@ -349,17 +345,17 @@ class QueueEngine:
         length = last - first + 1
         if given.outcome is Outcome.ACCEPT:
             self.counters.accepted += length
-            self._finish(first, last, ACKNOWLEDGED)
+            self._endings.finish(first, last, ACKNOWLEDGED)
         elif given.outcome is Outcome.GAP:
-            self._finish(first, last, ARCHIVED)
+            self._endings.finish(first, last, ARCHIVED)
         elif given.outcome is Outcome.REJECT:
             self.counters.rejected += length
-            self._give_up(first, last, count, given.reason or Reason.REJECTED.value)
+            self._endings.give_up(first, last, count, given.reason or Reason.REJECTED.value)
         elif given.outcome is Outcome.RELEASE:
             self.counters.released += length
-            self._release(first, last, count, now_ms, given.delay_ms)
+            self._endings.release(first, last, count, now_ms, given.delay_ms)
         elif given.outcome is Outcome.UNDELIVERED:
-            self._release(first, last, count - 1, now_ms, 0)
+            self._endings.release(first, last, count - 1, now_ms, 0)
         elif given.outcome is Outcome.RENEW:
             self.counters.renewed += length
             self._ledger.delay(first, last, now_ms + (given.lock_ms or self._policy.lock_ms))
@@ -370,7 +366,7 @@ class QueueEngine:
             return
         held = [(run.first, run.last, run.count) for run in self._ledger.runs if run.owner == member]
         for first, last, count in held:
-            self._release(first, last, count, now_ms, 0)
+            self._endings.release(first, last, count, now_ms, 0)
         self._advance()
 
     def on_time(self, now_ms: int) -> None:
@@ -383,7 +379,7 @@ class QueueEngine:
             left -= 1
             if run.state is ACQUIRED:
                 self.counters.locks_ended += len(run)
-                self._release(run.first, run.last, run.count, now_ms, None)
+                self._endings.release(run.first, run.last, run.count, now_ms, None)
             else:
                 self._ledger.delay(run.first, run.last, 0)
         for offset in islice(self._expiring.pop_due(now_ms), left):
@@ -409,9 +405,9 @@ class QueueEngine:
 
         Returns whether `offset` is new.
         """
-        if offset <= self._log_start:
+        if offset <= self._endings.log_start:
             return False
-        self._log_start = offset
+        self._endings.log_start = offset
         if offset > self.start:
             self.drop_available(offset)
         return True
@@ -422,9 +418,9 @@ class QueueEngine:
         self._scanned = max(self._scanned, before)
         settled = self.start + self.final
         if reason is None:
-            self._pass_over(self.start, before - 1)
+            self._endings.pass_over(self.start, before - 1)
         else:
-            self._give_up_available(self.start, before - 1, reason)
+            self._endings.give_up_available(self.start, before - 1, reason)
         self._advance()
         return self.start + self.final - settled
 
@@ -437,84 +433,25 @@ class QueueEngine:
             if run.state is AVAILABLE:
                 last = min(run.last, run.first + left - 1)
                 left -= len(run)
-        self._give_up_available(self.start, last, Reason.OVERFLOW)
+        self._endings.give_up_available(self.start, last, Reason.OVERFLOW)
         self._advance()
         return most - max(left, 0)
-
-    def _release(self, first: int, last: int, count: int, now_ms: int, delay_ms: int | None) -> None:
-        if first < self._log_start:
-            self._finish(first, min(last, self._log_start - 1), ARCHIVED)
-            first = self._log_start
-        if first > last:
-            return
-        if count >= self._policy.deliveries:
-            self._give_up(first, last, count, Reason.DELIVERIES.value)
-        else:
-            wait_ms = self._policy.backoff(count) if delay_ms is None else delay_ms
-            self._ledger.set(
-                first, last, AVAILABLE, count=count, due_ms=now_ms + wait_ms if wait_ms > 0 else 0
-            )
 
     def _expire(self, offset: int) -> None:
         run = self._ledger.runs.at(offset)
         if run is not None and run.state is ACQUIRED:
             # Locked: it expires only if its lock ends.
             self._expiring.add(run.due_ms + 1, offset)
-        self._give_up_available(offset, offset, Reason.EXPIRED)
-
-    def _give_up_available(self, first: int, last: int, reason: Reason) -> None:
-        """With a dead letter each, where there are any and the records are still in the log."""
-        kept = max(first, self._log_start) if self._policy.dead_letters else last + 1
-        gone = self._ledger.set_available(first, kept - 1, ARCHIVED)
-        letters = self._ledger.set_available(kept, last, ARCHIVING)
-        self._dead_letters += [DeadLetter(low, high, count, reason.value) for low, high, count in letters]
-        given_up = sum(high - low + 1 for low, high, _ in (*gone, *letters))
-        self.counters.given_up += given_up
-        if reason is Reason.EXPIRED:
-            self.counters.expired += given_up
-        self._leave_lines((*gone, *letters))
-
-    def _give_up(self, first: int, last: int, count: int, reason: str) -> None:
-        self.counters.given_up += last - first + 1
-        if self._policy.dead_letters and last >= self._log_start:
-            self._ledger.set(first, last, ARCHIVING)
-            self._leave_lines(((first, last, count),))
-            self._dead_letters.append(DeadLetter(first, last, count, reason))
-        else:
-            self._finish(first, last, ARCHIVED)
+        self._endings.give_up_available(offset, offset, Reason.EXPIRED)
 
     def take_dead_letters(self) -> list[DeadLetter]:
         """Letters to write once their state ARCHIVING is stored; then call `dead_letter_written`."""
-        letters, self._dead_letters = self._dead_letters, []
+        letters, self._endings.letters = self._endings.letters, []
         return letters
 
     def dead_letter_written(self, first: int, last: int) -> None:
-        for run in self._ledger.runs.cut(max(first, self.start), last):
-            if run.state is ARCHIVING:
-                self.counters.dead_letters += len(run)
-                self._finish(run.first, run.last, ARCHIVED)
+        self._endings.letter_written(max(first, self.start), last)
         self._advance()
-
-    def _pass_over(self, first: int, last: int) -> None:
-        """Archive what is available here: it holds no record, or was dropped."""
-        self._leave_lines(self._ledger.set_available(first, last, ARCHIVED))
-
-    def _finish(self, first: int, last: int, state: RecordState) -> None:
-        self._ledger.set(first, last, state)
-        self._leave_lines(((first, last, 0),))
-
-    def _leave_lines(self, stretches: Sequence[tuple[int, int, int]]) -> None:
-        """These are no longer delivered: the next record of each key may be."""
-        if not len(self._keys):
-            return
-        following: dict[int, int] = {}
-        for first, last, _ in stretches:
-            following.update(self._keys.settle(first, last))
-        for offset, due_ms in following.items():
-            run = self._ledger.runs.at(offset)
-            # One that leaves its line too need not wait for its turn any more.
-            if run is not None and run.state is AVAILABLE:
-                self._ledger.delay(offset, offset, due_ms)
 
     def _is_settled(self, offset: int) -> bool:
         run = self._ledger.runs.at(offset)
@@ -527,7 +464,7 @@ class QueueEngine:
     @property
     def has_changes(self) -> bool:
         """Whether there may be something to store, or a dead letter to write."""
-        return bool(self._accepted or self._dead_letters or self._up_to_date.has_changes)
+        return bool(self._accepted or self._endings.letters or self._up_to_date.has_changes)
 
     def take_changes(self) -> Changes | None:
         """Changes since the last call, in their current state; None if nothing needs to be stored."""
