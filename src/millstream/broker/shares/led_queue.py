@@ -5,19 +5,18 @@ decisions since the last write. Await `stored` before reporting a decision.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from enum import Enum
-from functools import partial
 
 from millstream.broker.partitions.partition import Partition
-from millstream.broker.shares.log_view import SCAN_BYTES, Looked, ReadBatch, chosen, look, look_apart
+from millstream.broker.shares.log_view import ReadBatch, chosen
 from millstream.broker.shares.queue_reader import QueueReader
+from millstream.broker.shares.queue_scan import QueueScan
 from millstream.broker.shares.queue_store import QueueStore
 from millstream.broker.shares.taken import Taken, Wanted, fair_share, taken_of
 from millstream.broker.shares.turns import Turns
-from millstream.coordinator.shares.engine import MOST_SCANNED, QueueEngine
+from millstream.coordinator.shares.engine import QueueEngine
 from millstream.coordinator.shares.offer import MOST_RANGES
 from millstream.coordinator.shares.policy import QueuePolicy
 from millstream.coordinator.shares.queue_values import Acquired, DeadLetter, Outcome, Reason, Settlement
@@ -35,8 +34,6 @@ _LOOK_MS = 500
 _MOST_VAIN_BYTES = 1 << 20
 # Settlements in one turn of the event loop: each takes up to forty microseconds.
 SLICE = 500
-# How many records of a batch may be unpacked again for each new record that is scanned.
-_WORTH = 100
 
 
 Told = Callable[[KafkaError | None], None]
@@ -90,12 +87,9 @@ class LedQueue:
         self._consumers: dict[str, int] = {}
         self._looked_ms = 0
         self._vain_bytes = 0
-        self._turns = turns
-        # A thread's results from a large batch, and how much of it was unpacked if the scan ended within it.
-        self._slices: deque[Looked] = deque()
-        self._opened = 0
-        self._awaits_turn = False
-        self._looking: asyncio.Task[None] | None = None
+        self._scan = QueueScan(
+            self._name, self.read_log, lambda: self.upper, turns, loop, self._looked, self._failed
+        )
 
     # -- lifecycle
 
@@ -116,7 +110,7 @@ class LedQueue:
     def set_policy(self, policy: QueuePolicy, *, read_committed: bool) -> None:
         if self.state is QueueState.ACTIVE:
             if policy != self.engine.policy or read_committed is not self.read_committed:
-                self._slices.clear()
+                self._scan.begin_anew()
             self.engine.policy = policy
             self.read_committed = read_committed
             self.wake()
@@ -142,8 +136,7 @@ class LedQueue:
             self._timer.cancel()
         if self._writer is not None:
             self._writer.cancel()
-        if self._looking is not None:
-            self._looking.cancel()
+        self._scan.close()
         waiting, self._writing, self._round = [*self._writing, *self._round], [], []
         for told in waiting:
             told(error)
@@ -189,7 +182,7 @@ class LedQueue:
         engine, now_ms = self.require_active(), self._time.now_ms()
         self._consumers[member] = now_ms
         self.follow_log_start()
-        self._look_into(engine)
+        self._scan.look_into(engine)
         room, size = self._fair_share(engine, member, wanted, now_ms), wanted.max_bytes
         ranges: list[Acquired] = []
         batches: list[memoryview] = []
@@ -332,58 +325,15 @@ class LedQueue:
         self._vain_bytes = 0
         self.wake()
 
-    def _look_into(self, engine: QueueEngine) -> None:
-        """Scan records, up to a limit that all queues share in a turn, so that no long log or large batch blocks it."""
-        if self._awaits_turn or not self._wants_look(engine):
-            return
-        if self._turns.is_over or self._look_at_slice(engine):
-            self._awaits_turn = True
-            self._turns.call_next(self._look_on)
-
-    def _wants_look(self, engine: QueueEngine) -> bool:
-        if not engine.wants_scan(self.upper):
-            return False
-        # The earlier part of the batch is unpacked again, which must not happen for each settled message.
-        return bool(self._slices) or engine.room_to_scan >= min(self._opened // _WORTH, MOST_SCANNED // 4)
-
-    def _look_at_slice(self, engine: QueueEngine) -> bool:
-        """Scan one slice; whether to continue in another turn."""
-        if self._slices:
-            looked: Looked | ReadBatch = self._slices.popleft()
-        else:
-            looked = look(self.read_log(engine.scanned, SCAN_BYTES), engine.scanned, self.upper)
-            self._opened = 0
-        if isinstance(looked, Looked):
-            engine.observe(looked.marks, looked.upto)
-            self._turns.use(looked.elements)
-            return self._wants_look(engine)
-        self._awaits_turn = True
-        self._looking = self._loop.create_task(self._look_apart(looked, engine), name=self._name)
-        return False
-
-    def _look_on(self) -> None:
-        self._awaits_turn = False
+    def _looked(self) -> None:
+        """The scan may continue: its turn has come, or a batch was opened."""
         if self.state is not QueueState.ACTIVE:
             return
         with suppress(KafkaError):
             # Waiters get the error too.
-            self._look_into(self.engine)
+            self._scan.look_into(self.engine)
         self._decided()
         self.wake()
-
-    async def _look_apart(self, batch: ReadBatch, engine: QueueEngine) -> None:
-        policy, upper = engine.policy, self.upper
-        job = partial(look_apart, batch, engine.scanned, upper, engine.room_to_scan)
-        try:
-            slices = await self._turns.apart(job)
-        except Exception as error:  # noqa: BLE001 - consumers would wait for ever
-            self._looking = None
-            self._failed(error)
-            return
-        if engine.policy == policy and upper <= self.upper:
-            self._slices.extend(slices)
-            self._opened = slices[-1].upto - batch.batch.first if slices[-1].upto <= batch.batch.last else 0
-        self._look_on()
 
     # -- waiting for messages
 
@@ -407,7 +357,7 @@ class LedQueue:
 
     def _may_have_some(self) -> bool:
         engine, upper = self.engine, self.upper
-        if self._wants_look(engine) and not self._awaits_turn:
+        if self._scan.is_due(engine):
             return True
         return engine.next_available(upper, self._time.now_ms()) is not None
 
