@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Never
 from uuid import UUID
 
 from millstream.coordinator.decision import Decision
@@ -12,8 +11,14 @@ from millstream.coordinator.groups.coordinator import GroupCoordinator
 from millstream.coordinator.groups.records import GroupRecord
 from millstream.coordinator.groups.regex import find_topics, remember
 from millstream.coordinator.groups.replies import GroupReply
-from millstream.coordinator.groups.requests import ChangeTopics, ConsumerHeartbeat, GroupRequest
+from millstream.coordinator.groups.requests import (
+    ChangeTopics,
+    ConsumerHeartbeat,
+    GroupRequest,
+    TargetsComputed,
+)
 from millstream.coordinator.groups.settings import GroupSettings
+from millstream.coordinator.groups.target_job import TargetJob, compute
 from millstream.protocol.errors import KafkaError
 
 
@@ -56,6 +61,7 @@ class Harness:
         self._topic_ids = count(1)
         self._tokens = count(1)
         self.machine = self._build()
+        self.jobs: list[TargetJob] = []
         self.last_records: list[GroupRecord] = []
         self._take(self.machine.loaded(self.now_ms))
 
@@ -80,6 +86,12 @@ class Harness:
             self.now_ms = max(self.now_ms, due_ms)
             self._take(self.machine.on_time(self.now_ms))
         self.now_ms = end_ms
+
+    def compute(self) -> None:
+        """Report all targets that a thread of a node would have computed by now."""
+        jobs, self.jobs = self.jobs, []
+        for job in jobs:
+            self.call(TargetsComputed(job, compute(job)))
 
     def restart(self, keep_records: int | None = None) -> None:
         """A new coordinator from the log, or from a part of it: who waits for an answer never gets one."""
@@ -124,9 +136,10 @@ class Harness:
     def _build(self) -> GroupCoordinator:
         return GroupCoordinator(self.settings, lambda: str(next(self._ids)), lambda: self.topics)
 
-    def _take(self, decision: Decision[GroupRecord, GroupReply, Never]) -> None:
+    def _take(self, decision: Decision[GroupRecord, GroupReply, TargetJob]) -> None:
         self.last_records = list(decision.records)
         self.log.extend(map(self.machine.encode, decision.records))
+        self.jobs.extend(decision.effects)
         for reply in decision.replies:
             assert reply.token not in self.answers, "a request is answered once"
             self.answers[reply.token] = reply.answer

@@ -107,7 +107,9 @@ def array(of: Kind) -> Kind:
     """Any sequence; read as a list."""
 
     def kind(version: int, flexible: bool) -> Codec:
-        write, read, _ = of(version, flexible)
+        write, read, number = of(version, flexible)
+        if number:
+            return _numbers(number, flexible)
 
         def write_all(values: Sequence[Any]) -> bytes:
             return b"".join((array_length(len(values), flexible=flexible), *map(write, values)))
@@ -118,6 +120,18 @@ def array(of: Kind) -> Kind:
         return Codec(write_all, read_all)
 
     return kind
+
+
+def _numbers(form: str, flexible: bool) -> Codec:
+    """An array of numbers: packed at once, for a member of a group may have a hundred thousand partitions."""
+
+    def write(values: Sequence[int]) -> bytes:
+        return array_length(len(values), flexible=flexible) + struct.pack(f">{len(values)}{form}", *values)
+
+    def read(reader: Reader) -> list[int]:
+        return list(reader.unpack(struct.Struct(f">{max(reader.array_length(), 0)}{form}")))
+
+    return Codec(write, read)
 
 
 def row(*of: Kind) -> Kind:

@@ -23,15 +23,16 @@ from millstream.cluster.metadata.records import (
     TopicDeleted,
 )
 from millstream.cluster.metadata.service import MetadataService
-from millstream.coordinator.decision import Request
+from millstream.coordinator.decision import NotDecided, Request
 from millstream.coordinator.definition import Definition, InternalTopic
 from millstream.coordinator.groups.consumer_group import ConsumerGroup
 from millstream.coordinator.groups.coordinator import GroupCoordinator
 from millstream.coordinator.groups.offset_commits import most_offsets
 from millstream.coordinator.groups.regex import Found, find_topics, known_topics, remember
-from millstream.coordinator.groups.requests import ChangeTopics, RemoteGroupRequest
+from millstream.coordinator.groups.requests import ChangeTopics, RemoteGroupRequest, TargetsComputed
 from millstream.coordinator.groups.settings import GroupSettings
 from millstream.coordinator.groups.state import Group, GroupState
+from millstream.coordinator.groups.target_job import TargetJob, compute
 from millstream.doors.cluster import CoordinatorKind
 from millstream.observability.group_metrics import (
     GroupSample,
@@ -72,7 +73,9 @@ class Groups:
             lambda _: GroupCoordinator(settings, new_id, lambda: metadata.image),
             RemoteGroupRequest,
             self._admit,
+            self._perform,
         )
+        self._computing: set[asyncio.Task[None]] = set()
         self._topics = GroupTopics(metadata, loop, self.submit_to_all)
         self._counting = loop.create_task(
             keep_going(partial(self._bounds.keep_counting, long_work.pause)), name="counting groups"
@@ -108,6 +111,10 @@ class Groups:
             longest = self._settings.group_consumer_regex_max_length
             await match_topics(machine.state, group_id, pattern, longest, self._long_work, self._loop.time)
 
+    async def pause(self) -> None:
+        """Lets others have a turn in a long answer."""
+        await self._long_work.pause()
+
     @property
     def most_offsets_in_a_commit(self) -> int:
         return most_offsets(self._settings)
@@ -118,6 +125,32 @@ class Groups:
     def close(self) -> None:
         self._topics.close()
         self._counting.cancel()
+        for task in self._computing:
+            task.cancel()
+
+    def _perform(self, partition: int, job: TargetJob) -> None:
+        task = self._loop.create_task(self._compute(partition, job), name=f"targets of {job.group_id}")
+        self._computing.add(task)
+        task.add_done_callback(self._computing.discard)
+
+    async def _compute(self, partition: int, job: TargetJob) -> None:
+        """Compute targets of a large group, and report them to the machine that wants them."""
+        targets = None
+        try:
+            targets = await self._long_work.apart(partial(compute, job))
+        except Exception:
+            # Whatever it was, the group's members wait and must be told.
+            log.error("assignment failed", group=job.group_id, exc_info=True)
+        while self._hosted.machine(partition) is not None:
+            try:
+                await self._hosted.decide_in(partition, TargetsComputed(job, targets))
+            except NotDecided:
+                await asyncio.sleep(_REPORT_SECONDS)
+            except KafkaError:
+                # The machine is built again, and computes again.
+                return
+            else:
+                return
 
     def _states(self) -> list[GroupState]:
         return [machine.state for machine in self._hosted.machines()]
@@ -128,6 +161,8 @@ class Groups:
 
 # An expression that takes longer is refused. Other work has a turn between two expressions.
 _MATCH_SECONDS = 1.0
+# How long a report waits that a coordinator has no room for.
+_REPORT_SECONDS = 0.1
 
 
 async def match_topics(

@@ -39,6 +39,8 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 _CLIENT_CHOOSES_ID_FROM = 1
+# Topics and partitions of members that are described in one turn of the loop.
+_DESCRIBED_AT_ONCE = 10_000
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 _NO_CONSUMERS = DescribedConsumerGroup("Dead", 0, 0, "", ())
 _NO_SHARES = DescribedShareGroup("Dead", 0, 0, "", (), ())
@@ -196,6 +198,13 @@ async def _describe(
         described = await groups.submit(wanted.group_id, wanted)
     except KafkaError as error:
         code, message, described = error.code, error.message, nothing
+    members, weight = [], 0
+    for each in described.members:
+        weight += 1 + len(each.topic_names) + sum(map(len, each.assigned.values()))
+        if weight > _DESCRIBED_AT_ONCE:
+            await groups.pause()
+            weight = 0
+        members.append(member(each))
     return kind.DescribedGroup(
         error_code=code,
         error_message=message,
@@ -204,7 +213,7 @@ async def _describe(
         group_epoch=described.group_epoch,
         assignment_epoch=described.assignment_epoch,
         assignor_name=described.assignor,
-        members=tuple(map(member, described.members)),
+        members=tuple(members),
         authorized_operations=GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED,
     )
 
@@ -216,7 +225,7 @@ def _member(found: DescribedConsumer | DescribedShareMember) -> dict[str, Any]:
         "member_epoch": found.member_epoch,
         "client_id": found.client_id,
         "client_host": found.client_host,
-        "subscribed_topic_names": found.topic_names,
+        "subscribed_topic_names": tuple(sorted(found.topic_names)),
     }
 
 

@@ -80,7 +80,7 @@ def describe_consumer(turn: Turn, request: DescribeConsumerGroup, token: int) ->
             group.current(member_id).member_epoch,
             subscription.client_id,
             subscription.client_host,
-            tuple(sorted(subscription.topic_names)),
+            subscription.topic_names,
             subscription.topic_regex,
             group.current(member_id).assigned,
             group.target(member_id),
@@ -112,7 +112,7 @@ def describe_share(turn: Turn, request: DescribeShareGroup, token: int) -> None:
             group.current(member_id).member_epoch,
             member.client_id,
             member.client_host,
-            tuple(sorted(member.topic_names)),
+            member.topic_names,
             group.current(member_id).assigned,
         )
         for member_id, member in group.members.items()

@@ -1,21 +1,21 @@
 """Server-side assignors: which member reads which partitions. Equal input gives equal output."""
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Mapping
-from itertools import accumulate
-from typing import Final, NamedTuple
+from heapq import heapify, heapreplace
+from itertools import accumulate, compress
+from typing import Final
 from uuid import UUID
 
 import msgspec
 
-from millstream.coordinator.groups.partition_sets import from_pairs, union
-from millstream.coordinator.groups.records import PartitionSet
-
-Place = tuple[UUID, int]
+from millstream.coordinator.groups.partition_sets import union
+from millstream.coordinator.groups.records import AS_NUMBER, PartitionSet
 
 # How many partitions are considered to even out the members' loads.
 _MOST_LOOKED_AT = 200_000
-_FEW = 32
 _NOBODY = -1
+_DIGITS = bytes.maketrans(b"01", b"\0\1")
 _NONE: Final[frozenset[int]] = frozenset()
 
 
@@ -33,19 +33,21 @@ class AssignmentInput(msgspec.Struct, frozen=True):
 
 def assign_range(given: AssignmentInput) -> dict[str, PartitionSet]:
     """Consecutive partitions of each topic: equally numbered partitions of two topics meet in one member."""
-    places: dict[str, list[Place]] = {member_id: [] for member_id in given.subscribed}
-    members = given.members()
-    for topic_id in sorted(given.partition_counts):
-        readers = [member_id for member_id in members if topic_id in given.subscribed[member_id]]
-        if not readers:
-            continue
-        share, extra = divmod(given.partition_counts[topic_id], len(readers))
+    assigned: dict[str, dict[UUID, frozenset[int]]] = {member_id: {} for member_id in given.subscribed}
+    readers: dict[UUID, list[str]] = {}
+    for member_id in given.members():
+        for topic_id in given.subscribed[member_id]:
+            readers.setdefault(topic_id, []).append(member_id)
+    for topic_id in sorted(given.partition_counts.keys() & readers.keys(), key=AS_NUMBER):
+        share, extra = divmod(given.partition_counts[topic_id], len(readers[topic_id]))
         start = 0
-        for position, member_id in enumerate(readers):
+        for position, member_id in enumerate(readers[topic_id]):
             end = start + share + (position < extra)
-            places[member_id].extend((topic_id, partition) for partition in range(start, end))
+            if end == start:
+                break
+            assigned[member_id][topic_id] = frozenset(range(start, end))
             start = end
-    return {member_id: from_pairs(taken) for member_id, taken in places.items()}
+    return dict(assigned)
 
 
 def assign_uniform(given: AssignmentInput) -> dict[str, PartitionSet]:
@@ -58,9 +60,9 @@ def assign_uniform(given: AssignmentInput) -> dict[str, PartitionSet]:
 
 
 def _uniform_same_topics(given: AssignmentInput) -> dict[str, PartitionSet]:
-    """Whole sets of partitions are kept and given: this is done on the event loop, for 100,000 partitions or more."""
+    """Whole sets of partitions are kept and given, because there may be 100,000 partitions."""
     members = given.members()
-    topics = sorted(next(iter(given.subscribed.values())))
+    topics = sorted(next(iter(given.subscribed.values())), key=AS_NUMBER)
     free = {topic_id: set(range(given.partition_counts.get(topic_id, 0))) for topic_id in topics}
     share, extra = divmod(sum(map(len, free.values())), len(members))
     assigned: dict[str, PartitionSet] = {}
@@ -99,7 +101,8 @@ def _still_free(former: PartitionSet, free: Mapping[UUID, set[int]]) -> Partitio
 
 
 def _first_of(partitions: PartitionSet, count: int) -> PartitionSet:
-    return _Rest([(topic_id, sorted(partitions[topic_id])) for topic_id in sorted(partitions)]).take(count)
+    topics = sorted(partitions, key=AS_NUMBER)
+    return _Rest([(topic_id, sorted(partitions[topic_id])) for topic_id in topics]).take(count)
 
 
 class _Rest:
@@ -124,7 +127,7 @@ class _Rest:
 
 def _uniform_different_topics(given: AssignmentInput) -> dict[str, PartitionSet]:
     members = given.members()
-    topics = sorted(given.partition_counts)
+    topics = sorted(given.partition_counts, key=AS_NUMBER)
     number = {topic_id: at for at, topic_id in enumerate(topics)}
     readers = _readers(given, members, number)
     places = _Places([given.partition_counts[topic_id] for topic_id in topics])
@@ -135,11 +138,8 @@ def _uniform_different_topics(given: AssignmentInput) -> dict[str, PartitionSet]
                 places.claim(number[topic_id], partitions, reader)
     loads = _Loads(len(members), (reader for reader in places.owner if reader != _NOBODY))
     # The topics with the fewest readers first: the others can still go round them.
-    for at in sorted(range(len(topics)), key=lambda at: (readers[at].bits.bit_count(), at)):
-        for place in places.of(at) if readers[at].bits else ():
-            if places.owner[place] == _NOBODY:
-                places.owner[place] = taker = loads.least_of(readers[at])
-                loads.move(taker, 1)
+    for at in sorted(range(len(topics)), key=lambda at: (readers[at].bit_count(), at)):
+        places.give(at, _bits_of(readers[at]), loads)
     _level(places, loads, readers)
     assigned = places.by_owner(len(members))
     return {
@@ -156,15 +156,26 @@ class _Places:
         self.owner = [_NOBODY] * self._first[-1]
         self.topic = [at for at, count in enumerate(counts) for _ in range(count)]
 
-    def of(self, topic: int) -> range:
-        return range(self._first[topic], self._first[topic + 1])
-
     def claim(self, topic: int, partitions: frozenset[int], reader: int) -> None:
         """Those that are there, and nobody else's."""
         owner, first, end = self.owner, self._first[topic], self._first[topic + 1]
         for partition in partitions:
             if first + partition < end and owner[first + partition] == _NOBODY:
                 owner[first + partition] = reader
+
+    def give(self, topic: int, readers: list[int], loads: "_Loads") -> None:
+        """Those that nobody has, each to the first of the least loaded readers."""
+        first, end = self._first[topic], self._first[topic + 1]
+        free = [place for place in range(first, end) if self.owner[place] == _NOBODY]
+        if not free or not readers:
+            return
+        # A load and a reader as one number.
+        least = [loads.of[reader] * len(loads.of) + reader for reader in readers]
+        heapify(least)
+        for place in free:
+            self.owner[place] = taker = least[0] % len(loads.of)
+            heapreplace(least, least[0] + len(loads.of))
+            loads.move(taker, 1)
 
     def by_owner(self, readers: int) -> list[dict[int, list[int]]]:
         """Of each reader, the partitions by topic."""
@@ -176,17 +187,8 @@ class _Places:
         return found
 
 
-class _Readers(NamedTuple):
-    """The members of a topic, as bits, so that the least loaded of many is found in a few steps.
-
-    Among few members each one is checked.
-    """
-
-    bits: int
-    few: list[int]
-
-
-def _readers(given: AssignmentInput, members: list[str], number: Mapping[UUID, int]) -> list[_Readers]:
+def _readers(given: AssignmentInput, members: list[str], number: Mapping[UUID, int]) -> list[int]:
+    """The members of each topic, as bits, so that the least loaded of many is found in a few steps."""
     alike: dict[frozenset[UUID], int] = {}
     for reader, member_id in enumerate(members):
         subscribed = given.subscribed[member_id]
@@ -195,15 +197,12 @@ def _readers(given: AssignmentInput, members: list[str], number: Mapping[UUID, i
     for subscribed, bits in alike.items():
         for topic_id in subscribed & number.keys():
             readers[number[topic_id]] |= bits
-    return [_Readers(bits, _bits_of(bits) if bits.bit_count() <= _FEW else []) for bits in readers]
+    return readers
 
 
 def _bits_of(bits: int) -> list[int]:
-    found = []
-    while bits:
-        found.append((bits & -bits).bit_length() - 1)
-        bits &= bits - 1
-    return found
+    digits = f"{bits:b}"[::-1].encode().translate(_DIGITS)
+    return list(compress(range(len(digits)), digits))
 
 
 class _Loads:
@@ -213,41 +212,41 @@ class _Loads:
         self.of = [0] * members
         for reader in owners:
             self.of[reader] += 1
-        self._with: list[int] = [0] * (max(self.of, default=0) + 1)
+        self._with: dict[int, int] = {}
         for reader, load in enumerate(self.of):
-            self._with[load] |= 1 << reader
-        self._least = 0
+            self._with[load] = self._with.get(load, 0) | 1 << reader
+        # 100,000 partitions make at most 450 different loads.
+        self._different = sorted(self._with)
 
     @property
     def is_level(self) -> bool:
-        return max(self.of) - min(self.of) < 2
+        return self._different[-1] - self.least < 2
 
     @property
     def least(self) -> int:
-        while not self._with[self._least]:
-            self._least += 1
-        return self._least
+        return self._different[0]
 
-    def least_of(self, readers: "_Readers") -> int:
-        """The first of the least loaded."""
-        if readers.few:
-            return min(readers.few, key=self.of.__getitem__)
-        for load in range(self.least, len(self._with)):
-            if found := readers.bits & self._with[load]:
+    def least_of(self, readers: int, most: int) -> int:
+        """The first of the least loaded, or nobody where all have more than `most`."""
+        for load in self._different:
+            if load > most:
+                break
+            if found := readers & self._with[load]:
                 return (found & -found).bit_length() - 1
-        raise ValueError("a topic without readers")
+        return _NOBODY
 
     def move(self, reader: int, change: int) -> None:
         load, bit = self.of[reader], 1 << reader
         self._with[load] ^= bit
+        if not self._with[load]:
+            del self._with[load], self._different[bisect_left(self._different, load)]
         self.of[reader] = load = load + change
-        if load == len(self._with):
-            self._with.append(0)
-        self._with[load] |= bit
-        self._least = min(self._least, load)
+        if load not in self._with:
+            insort(self._different, load)
+        self._with[load] = self._with.get(load, 0) | bit
 
 
-def _level(places: _Places, loads: _Loads, readers: list[_Readers]) -> None:
+def _level(places: _Places, loads: _Loads, readers: list[int]) -> None:
     """Move single partitions to a reader with at least two fewer; every move evens the loads. What a few rounds do not
     level is left to the next assignment: subscriptions can be made to take any number.
     """
@@ -261,8 +260,8 @@ def _level(places: _Places, loads: _Loads, readers: list[_Readers]) -> None:
                 giver = owner[place]
                 if loads.of[giver] - loads.least < 2:
                     continue
-                taker = loads.least_of(readers[places.topic[place]])
-                if loads.of[giver] - loads.of[taker] >= 2:
+                taker = loads.least_of(readers[places.topic[place]], loads.of[giver] - 2)
+                if taker != _NOBODY:
                     owner[place] = taker
                     loads.move(giver, -1)
                     loads.move(taker, 1)

@@ -10,10 +10,15 @@ from collections.abc import Mapping
 
 import msgspec
 
-from millstream.coordinator.groups.consumer_protocol import PROTOCOL_TYPE, decode_subscription
+from millstream.coordinator.groups.consumer_protocol import PROTOCOL_TYPE, decode_topics
 from millstream.coordinator.groups.records import StoredClassicGroup, StoredMember
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.wire import MalformedRequest
+
+# A classic group is one record, with all that its members say and are assigned: at most this much of each.
+MOST_BYTES = 16 * 1024 * 1024
+# How much of the members' metadata is read to find the topics in use.
+_MOST_LOOKED_AT = 1024 * 1024
 
 
 class Phase(enum.Enum):
@@ -63,6 +68,10 @@ class ClassicGroup(msgspec.Struct):
     unsynced: set[str] = msgspec.field(default_factory=set)
     # The first round of an empty group waits for more members even when all have joined.
     initial_round: bool = False
+    size_bytes: int = 0
+    """Of what the members say of themselves; the group is one record."""
+    # How many members support a protocol: a JoinGroup must not go through all members.
+    _supporters: Counter[str] = msgspec.field(default_factory=Counter)
     initial_remaining_ms: int = 0
     initial_grew: bool = False
 
@@ -106,7 +115,7 @@ class ClassicGroup(msgspec.Struct):
     def add(self, member: ClassicMember, protocol_type: str) -> None:
         if not self.members:
             self.protocol_type = protocol_type
-        self.members[member.member_id] = member
+        self._put(member)
         self.pending_members.discard(member.member_id)
         if member.instance_id is not None:
             self.instances[member.instance_id] = member.member_id
@@ -115,6 +124,7 @@ class ClassicGroup(msgspec.Struct):
 
     def remove(self, member_id: str) -> None:
         member = self.members.pop(member_id)
+        self._count(member.protocols, -1)
         self.unsynced.discard(member_id)
         if member.instance_id is not None and self.instances.get(member.instance_id) == member_id:
             del self.instances[member.instance_id]
@@ -137,47 +147,78 @@ class ClassicGroup(msgspec.Struct):
     def supports(self, protocol_type: str, protocols: tuple[tuple[str, bytes], ...]) -> bool:
         if not self.members:
             return bool(protocol_type and protocols)
-        common = self._common_protocols()
-        return protocol_type == self.protocol_type and any(name in common for name, _ in protocols)
+        return protocol_type == self.protocol_type and any(self._is_common(name) for name, _ in protocols)
+
+    def change_protocols(self, member: ClassicMember, protocols: tuple[tuple[str, bytes], ...]) -> None:
+        self._count(member.protocols, -1)
+        self._count(protocols, 1)
+        member.protocols = protocols
 
     def select_protocol(self) -> str:
         """The commonly supported protocol that most members prefer; ties go to the one voted for first."""
-        common = self._common_protocols()
         votes: Counter[str] = Counter()
         for member in self.members.values():
-            votes[next(name for name, _ in member.protocols if name in common)] += 1
+            votes[next(name for name, _ in member.protocols if self._is_common(name))] += 1
         return votes.most_common(1)[0][0]
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """The topics that the consumers read; None when unknown."""
+        """The topics that the consumers read; None when unknown, or when they are too long a list to look at."""
         if self.protocol_type != PROTOCOL_TYPE or (self.members and self.protocol_name is None):
             return None
         topics: set[str] = set()
+        same = None
+        room = _MOST_LOOKED_AT
         try:
             for member in self.members.values():
-                topics |= decode_subscription(member.metadata(self.protocol_name)).topics
+                metadata = member.metadata(self.protocol_name)
+                # Mostly all members name the same topics: then one list is read.
+                if same is None or not metadata.startswith(same, 2):
+                    named, end = decode_topics(metadata)
+                    topics |= named
+                    same, room = metadata[2:end], room - end
+                    if room < 0:
+                        return None
         except MalformedRequest:
             return None
         return frozenset(topics)
 
-    def _common_protocols(self) -> set[str]:
-        supported = [{name for name, _ in member.protocols} for member in self.members.values()]
-        return set.intersection(*supported) if supported else set()
+    def _is_common(self, protocol: str) -> bool:
+        return self._supporters[protocol] == len(self.members)
+
+    def _put(self, member: ClassicMember) -> None:
+        former = self.members.get(member.member_id)
+        self._count(() if former is None else former.protocols, -1)
+        self._count(member.protocols, 1)
+        self.members[member.member_id] = member
+
+    def _count(self, protocols: tuple[tuple[str, bytes], ...], change: int) -> None:
+        self.size_bytes += change * size_of(protocols)
+        for name in {name for name, _ in protocols}:
+            self._supporters[name] += change
+            if not self._supporters[name]:
+                del self._supporters[name]
 
     def _restore(self, stored: StoredMember, protocol: str | None) -> None:
         protocols = ((protocol, stored.subscription),) if protocol is not None else ()
-        self.members[stored.member_id] = ClassicMember(
-            stored.member_id,
-            stored.instance_id,
-            stored.client_id,
-            stored.client_host,
-            stored.session_timeout_ms,
-            stored.rebalance_timeout_ms if stored.rebalance_timeout_ms >= 0 else stored.session_timeout_ms,
-            protocols,
-            stored.assignment,
+        timeout_ms = stored.session_timeout_ms
+        self._put(
+            ClassicMember(
+                stored.member_id,
+                stored.instance_id,
+                stored.client_id,
+                stored.client_host,
+                timeout_ms,
+                stored.rebalance_timeout_ms if stored.rebalance_timeout_ms >= 0 else timeout_ms,
+                protocols,
+                stored.assignment,
+            )
         )
         if stored.instance_id is not None:
             self.instances[stored.instance_id] = stored.member_id
+
+
+def size_of(protocols: tuple[tuple[str, bytes], ...]) -> int:
+    return sum(len(metadata) for _, metadata in protocols)
 
 
 def check_instance(instances: Mapping[str, str], member_id: str, instance_id: str | None) -> None:

@@ -5,9 +5,12 @@ generation, SyncGroup with the assignment in the consumers' own bytes, and Membe
 again.
 """
 
+from functools import partial
+
 from msgspec.structs import replace
 
 from millstream.coordinator.groups import consumer_changes as changes
+from millstream.coordinator.groups import consumer_targets as targets
 from millstream.coordinator.groups.classic_group import check_instance
 from millstream.coordinator.groups.consumer_group import ConsumerGroup
 from millstream.coordinator.groups.consumer_heartbeat import after_removal
@@ -24,6 +27,7 @@ from millstream.coordinator.groups.records import (
     MemberKey,
     MemberState,
     MemberSubscription,
+    PartitionSet,
 )
 from millstream.coordinator.groups.replies import Alive, Joined, Left, MemberLeft, Synced
 from millstream.coordinator.groups.requests import (
@@ -50,13 +54,19 @@ def join(turn: Turn, group: ConsumerGroup, request: JoinGroup, token: int) -> No
             turn.reply(token, Joined(member_id, ErrorCode.MEMBER_ID_REQUIRED))
             return
     changed = _take_place(turn, group, request, member_id, subscription)
-    changes.resolve_regexes(turn, group)
-    changes.refresh_epoch(turn, group, changed=changed)
-    changes.update_target(turn, group)
-    owned = ids_by_name(turn.state.topics, subscription.owned)
-    current, _ = changes.update_current(turn, group, member_id, owned)
+    targets.refresh(turn, group, changed=changed)
     changes.keep_session(turn, group, member_id)
     turn.cancel(Timer(TimerKind.MEMBER_JOIN, group.group_id, member_id))
+    owned = ids_by_name(turn.state.topics, subscription.owned)
+    answer = partial(_joined, request=request, member_id=member_id, owned=owned, token=token)
+    targets.answer_when_assigned(turn, group, member_id, token, answer)
+
+
+def _joined(
+    turn: Turn, group: ConsumerGroup, request: JoinGroup, member_id: str, owned: PartitionSet, token: int
+) -> None:
+    current, _ = changes.update_current(turn, group, member_id, owned)
+    changes.keep_session(turn, group, member_id)
     turn.schedule(Timer(TimerKind.MEMBER_SYNC, group.group_id, member_id), request.rebalance_timeout_ms)
     turn.reply(
         token,
@@ -112,12 +122,8 @@ def _checked_subscription(turn: Turn, group: ConsumerGroup, request: JoinGroup) 
     known = request.member_id in group.subscriptions or request.instance_id in group.instances
     if not known and len(group.subscriptions) >= turn.settings.group_consumer_max_size:
         raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"group {group.group_id} is full")
-    common = {name for name, _ in request.protocols}
-    for other_id in group.classic_members():
-        classic = group.subscriptions[other_id].classic
-        if classic is not None and other_id != request.member_id:
-            common &= {name for name, _ in classic.protocols}
-    if request.protocol_type == PROTOCOL_TYPE and common:
+    shared = any(group.others_support(request.member_id, name) for name, _ in request.protocols)
+    if request.protocol_type == PROTOCOL_TYPE and shared:
         try:
             return decode_subscription(request.protocols[0][1])
         except MalformedRequest:
@@ -132,7 +138,8 @@ def _take_place(
 ) -> bool:
     """Store the member's subscription; True when the group must assign again."""
     owner = group.instances.get(request.instance_id) if request.instance_id is not None else None
-    if owner is not None and owner != member_id:
+    is_renamed = owner is not None and owner != member_id
+    if owner is not None and is_renamed:
         changes.rename_member(turn, group, owner, member_id)
     former = group.subscriptions.get(member_id)
     following = MemberSubscription(
@@ -150,7 +157,10 @@ def _take_place(
         following = replace(following, rack_id=following.rack_id or former.rack_id)
     if following != former:
         turn.write(MemberKey(group.group_id, member_id), following)
-    return former is None or former.topic_names != following.topic_names or former.topic_regex is not None
+    if former is None or (is_renamed and group.assigning is not None):
+        # The targets that are being computed do not know its new name.
+        return True
+    return former.topic_names != following.topic_names or former.topic_regex is not None
 
 
 def _member(

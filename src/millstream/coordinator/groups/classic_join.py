@@ -1,7 +1,14 @@
 """JoinGroup in a classic group."""
 
 from millstream.coordinator.groups import classic_rebalance as rebalance
-from millstream.coordinator.groups.classic_group import ClassicGroup, ClassicMember, Phase, check_instance
+from millstream.coordinator.groups.classic_group import (
+    MOST_BYTES,
+    ClassicGroup,
+    ClassicMember,
+    Phase,
+    check_instance,
+    size_of,
+)
 from millstream.coordinator.groups.records import ClassicGroupKey
 from millstream.coordinator.groups.replies import Joined
 from millstream.coordinator.groups.requests import JoinGroup
@@ -38,6 +45,13 @@ def join(turn: Turn, group: ClassicGroup, request: JoinGroup, token: int) -> Non
 
 def _check_room(group: ClassicGroup, request: JoinGroup, settings: GroupSettings) -> None:
     member = group.members.get(request.member_id)
+    former = member or group.members.get(group.instances.get(request.instance_id or "", ""))
+    others_bytes = group.size_bytes - (0 if former is None else size_of(former.protocols))
+    if others_bytes + size_of(request.protocols) > MOST_BYTES:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"the members of group {group.group_id} send more than {MOST_BYTES >> 20} MiB of metadata",
+        )
     if group.phase is Phase.EMPTY:
         return
     if group.phase is Phase.PREPARING_REBALANCE:
@@ -93,7 +107,7 @@ def _join_known(turn: Turn, group: ClassicGroup, request: JoinGroup, token: int)
         # The answer to its last JoinGroup was lost, or nothing changed for a follower.
         turn.reply(token, rebalance.joined(group, member))
         return
-    _update(turn, member, request, token)
+    _update(turn, group, member, request, token)
     rebalance.rebalance_or_go_on(turn, group)
 
 
@@ -117,10 +131,10 @@ def _add(turn: Turn, group: ClassicGroup, request: JoinGroup, member_id: str, to
     rebalance.rebalance_or_go_on(turn, group)
 
 
-def _update(turn: Turn, member: ClassicMember, request: JoinGroup, token: int) -> None:
+def _update(turn: Turn, group: ClassicGroup, member: ClassicMember, request: JoinGroup, token: int) -> None:
     if member.join_token is not None:
         turn.refuse(member.join_token, ErrorCode.REBALANCE_IN_PROGRESS, "the member sent a newer JoinGroup")
-    member.protocols = request.protocols
+    group.change_protocols(member, request.protocols)
     member.session_timeout_ms = request.session_timeout_ms
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
     member.client_id = request.client_id
@@ -134,7 +148,7 @@ def _replace_static(
     """A static member returned under a new id: fence its predecessor and keep its place."""
     former_leader = group.leader
     _rename(turn, group, former, member_id)
-    _update(turn, former, request, token)
+    _update(turn, group, former, request, token)
     former.is_new = False
     rebalance.keep_session(turn, group, former)
     if group.phase is not Phase.STABLE or group.select_protocol() != group.protocol_name:

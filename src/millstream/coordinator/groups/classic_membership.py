@@ -2,6 +2,7 @@
 
 from millstream.coordinator.groups import classic_rebalance as rebalance
 from millstream.coordinator.groups.classic_group import (
+    MOST_BYTES,
     ClassicGroup,
     ClassicMember,
     Phase,
@@ -17,6 +18,10 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 def sync(turn: Turn, group: ClassicGroup, request: SyncGroup, token: int) -> None:
     member = classic_member(group, request.member_id, request.instance_id, request.generation)
     _check_protocol(group, request)
+    if sum(len(assignment) for _, assignment in request.assignments) > MOST_BYTES:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"the assignments have more than {MOST_BYTES >> 20} MiB together"
+        )
     if group.phase is Phase.PREPARING_REBALANCE:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
     if group.phase is Phase.STABLE:

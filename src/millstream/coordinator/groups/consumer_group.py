@@ -5,11 +5,13 @@ All state that decides ownership is in the log, so that a restart continues wher
 
 import enum
 from collections import Counter
+from collections.abc import Callable, Mapping, Set
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import msgspec
 
-from millstream.coordinator.groups.partition_sets import difference, pairs
+from millstream.coordinator.groups.partition_sets import difference
 from millstream.coordinator.groups.records import (
     ConsumerGroupEpoch,
     Current,
@@ -18,7 +20,11 @@ from millstream.coordinator.groups.records import (
     PartitionSet,
     ResolvedRegex,
 )
+from millstream.coordinator.groups.target_job import NewTargets, TargetJob, topics_of
 from millstream.coordinator.groups.topics import TopicsView
+
+if TYPE_CHECKING:
+    from millstream.coordinator.groups.turn import Turn
 
 NEWCOMER = Current(0, 0, MemberState.STABLE, {}, {})
 
@@ -28,6 +34,28 @@ class ConsumerGroupState(enum.Enum):
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
     STABLE = "Stable"
+
+
+class Assigning(msgspec.Struct):
+    """Targets that are being computed, or taken one after the other; `rest` is in reverse order."""
+
+    job: TargetJob
+    is_computed: bool = False
+    rest: list[tuple[str, PartitionSet]] = msgspec.field(default_factory=list)
+    metadata_hash: int = 0
+
+    def take(self, targets: NewTargets) -> None:
+        self.is_computed = True
+        self.rest = targets.changed[::-1]
+        self.metadata_hash = targets.metadata_hash
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A member's request that is answered when targets for this epoch have been assigned."""
+
+    token: int
+    epoch: int
+    answer: "Callable[[Turn, ConsumerGroup], None]"
 
 
 class ConsumerGroup(msgspec.Struct):
@@ -45,7 +73,18 @@ class ConsumerGroup(msgspec.Struct):
     # The topics that epoch and regexes were last checked against; not restored after a restart.
     checked_view: TopicsView | None = None
     awaits_topics: bool = False
-    _owners: dict[tuple[UUID, int], str] = msgspec.field(default_factory=dict)
+    # Not restored either: members ask again, and their heartbeats begin the assignment again.
+    assigning: Assigning | None = None
+    waiting: dict[str, Waiting] = msgspec.field(default_factory=dict)
+    classic_count: int = 0
+    """Members that use the classic protocol."""
+    named_count: int = 0
+    """Topics that the members name, each member counted."""
+    # How many members name a topic, an expression, a classic protocol: a heartbeat must not go through all members.
+    _readers: Counter[str] = msgspec.field(default_factory=Counter)
+    _regex_readers: Counter[str] = msgspec.field(default_factory=Counter)
+    _supporters: Counter[str] = msgspec.field(default_factory=Counter)
+    _owners: dict[UUID, dict[int, str]] = msgspec.field(default_factory=dict)
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -65,34 +104,47 @@ class ConsumerGroup(msgspec.Struct):
     def target(self, member_id: str) -> PartitionSet:
         return self.targets.get(member_id, {})
 
-    def owner(self, topic_id: UUID, partition: int) -> str | None:
-        """The member that may be consuming the partition: it was assigned and not given back yet."""
-        return self._owners.get((topic_id, partition))
+    def free_for(self, member_id: str, wanted: PartitionSet) -> PartitionSet:
+        """Those that no other member may be consuming: none was assigned them without giving them back."""
+        return {
+            topic_id: free
+            for topic_id, partitions in wanted.items()
+            if (free := self._free_of(member_id, topic_id, partitions))
+        }
 
     def waits_for_others(self, member_id: str) -> bool:
         """Whether other members still own some of its target partitions."""
         missing = difference(self.target(member_id), self.current(member_id).assigned)
-        return any(self.owner(*place) not in (None, member_id) for place in pairs(missing))
+        return self.free_for(member_id, missing) != missing
 
     def topics_of(self, subscription: MemberSubscription) -> frozenset[str]:
-        if subscription.topic_regex is None:
-            return subscription.topic_names
-        resolved = self.regexes.get(subscription.topic_regex)
-        return subscription.topic_names | (resolved.topics if resolved else frozenset())
+        return topics_of(subscription, self.regexes)
 
-    def subscribed_topics(self) -> frozenset[str]:
-        topics: set[str] = set()
-        for subscription in self.subscriptions.values():
-            topics |= self.topics_of(subscription)
-        return frozenset(topics)
+    def subscribes_to(self, topic: str) -> bool:
+        return topic in self._readers or any(topic in regex.topics for regex in self.regexes.values())
+
+    def subscribed_among(self, known: Mapping[str, object]) -> set[str]:
+        """The subscribed topics that exist: members may name any number of others."""
+        topics = known.keys() & self._readers.keys()
+        for regex in self.regexes.values():
+            topics |= known.keys() & regex.topics
+        return topics
+
+    @property
+    def used_regexes(self) -> Set[str]:
+        return self._regex_readers.keys()
 
     def assignor(self, default: str) -> str:
         """The assignor that most members ask for."""
         wishes = Counter(s.server_assignor for s in self.subscriptions.values() if s.server_assignor)
         return max(sorted(wishes), key=lambda name: wishes[name]) if wishes else default
 
-    def classic_members(self) -> list[str]:
-        return [member_id for member_id, s in self.subscriptions.items() if s.classic is not None]
+    def others_support(self, member_id: str, protocol: str) -> bool:
+        """Whether all other members of the classic protocol can use this one."""
+        member = self.subscriptions.get(member_id)
+        own = frozenset[str]() if member is None else _protocols(member)
+        is_classic = member is not None and member.classic is not None
+        return self._supporters[protocol] - (protocol in own) == self.classic_count - is_classic
 
     def replay_epoch(self, value: ConsumerGroupEpoch) -> None:
         self.epoch = value.epoch
@@ -102,12 +154,30 @@ class ConsumerGroup(msgspec.Struct):
         former = self.subscriptions.get(member_id)
         if former is not None and former.instance_id and self.instances.get(former.instance_id) == member_id:
             del self.instances[former.instance_id]
+        self._count(former, -1)
+        self._count(value, 1)
         if value is None:
             self.subscriptions.pop(member_id, None)
             return
         self.subscriptions[member_id] = value
         if value.instance_id:
             self.instances[value.instance_id] = member_id
+
+    def _count(self, subscription: MemberSubscription | None, change: int) -> None:
+        if subscription is None:
+            return
+        self.classic_count += change * (subscription.classic is not None)
+        self.named_count += change * len(subscription.topic_names)
+        regexes = () if subscription.topic_regex is None else (subscription.topic_regex,)
+        for counts, names in (
+            (self._readers, subscription.topic_names),
+            (self._regex_readers, regexes),
+            (self._supporters, _protocols(subscription)),
+        ):
+            for name in names:
+                counts[name] += change
+                if not counts[name]:
+                    del counts[name]
 
     def replay_target(self, member_id: str, value: PartitionSet | None) -> None:
         if value is None:
@@ -119,11 +189,30 @@ class ConsumerGroup(msgspec.Struct):
         former = self.currents.pop(member_id, None)
         if former is not None:
             for held in (former.assigned, former.revoking):
-                for place in pairs(held):
-                    if self._owners.get(place) == member_id:
-                        del self._owners[place]
+                self._disown(member_id, held)
         if value is not None:
             self.currents[member_id] = value
             for held in (value.assigned, value.revoking):
-                for place in pairs(held):
-                    self._owners[place] = member_id
+                for topic_id, partitions in held.items():
+                    self._owners.setdefault(topic_id, {}).update(dict.fromkeys(partitions, member_id))
+
+    def _disown(self, member_id: str, held: PartitionSet) -> None:
+        for topic_id, partitions in held.items():
+            owners = self._owners.get(topic_id, {})
+            for partition in partitions:
+                if owners.get(partition) == member_id:
+                    del owners[partition]
+            if not owners:
+                self._owners.pop(topic_id, None)
+
+    def _free_of(self, member_id: str, topic_id: UUID, partitions: frozenset[int]) -> frozenset[int]:
+        owners = self._owners.get(topic_id)
+        if owners is None:
+            return partitions
+        return frozenset(p for p in partitions if owners.get(p, member_id) == member_id)
+
+
+def _protocols(subscription: MemberSubscription) -> frozenset[str]:
+    return (
+        frozenset(name for name, _ in subscription.classic.protocols) if subscription.classic else frozenset()
+    )

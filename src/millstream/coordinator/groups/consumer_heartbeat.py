@@ -1,8 +1,11 @@
 """ConsumerGroupHeartbeat: join, stay and leave, in one request."""
 
+from functools import partial
+
 from msgspec.structs import replace
 
 from millstream.coordinator.groups import consumer_changes as changes
+from millstream.coordinator.groups import consumer_targets as targets
 from millstream.coordinator.groups import migration
 from millstream.coordinator.groups.assignors import ASSIGNORS
 from millstream.coordinator.groups.classic_group import ClassicGroup, check_instance
@@ -38,9 +41,17 @@ def heartbeat(turn: Turn, request: ConsumerHeartbeat, token: int) -> None:
     changed = _take_place(turn, group, request)
     # Replaying the first record has created a new group in the state.
     group = _existing(turn, request.group_id)
-    changed |= changes.resolve_regexes(turn, group)
-    changes.refresh_epoch(turn, group, changed=changed)
-    changes.update_target(turn, group)
+    targets.refresh(turn, group, changed=changed)
+    changes.keep_session(turn, group, request.member_id)
+    answer = partial(_answer, request=request, token=token)
+    if changed or group.current(request.member_id).member_epoch == JOIN_EPOCH:
+        targets.answer_when_assigned(turn, group, request.member_id, token, answer)
+    else:
+        answer(turn, group)
+
+
+def _answer(turn: Turn, group: ConsumerGroup, request: ConsumerHeartbeat, token: int) -> None:
+    """Move the member towards its target, and tell it."""
     known_epoch = group.current(request.member_id).member_epoch
     current, reassigned = changes.update_current(turn, group, request.member_id, request.owned)
     changes.keep_session(turn, group, request.member_id)
@@ -70,8 +81,7 @@ def fence(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
 def after_removal(turn: Turn, group: ConsumerGroup) -> None:
     if migration.downgrade_if_only_classic(turn, group):
         return
-    changes.resolve_regexes(turn, group)
-    changes.refresh_epoch(turn, group, changed=True)
+    targets.members_left(turn, group)
 
 
 def _existing(turn: Turn, group_id: str) -> ConsumerGroup:
@@ -145,13 +155,15 @@ def _check_epoch(current: Current, request: ConsumerHeartbeat) -> None:
 def _take_place(turn: Turn, group: ConsumerGroup, request: ConsumerHeartbeat) -> bool:
     """Store the member's subscription; True when the group must assign again."""
     owner = group.instances.get(request.instance_id) if request.instance_id else None
-    if owner is not None and owner != request.member_id:
+    is_renamed = owner is not None and owner != request.member_id
+    if owner is not None and is_renamed:
         changes.rename_member(turn, group, owner, request.member_id)
     former = group.subscriptions.get(request.member_id)
     following = _merged(former, request)
     if following != former:
         turn.write(MemberKey(request.group_id, request.member_id), following)
-    if former is None:
+    if former is None or (is_renamed and group.assigning is not None):
+        # The targets that are being computed do not know its new name.
         return True
     return former.topic_names != following.topic_names or former.topic_regex != following.topic_regex
 

@@ -52,6 +52,13 @@ def decode_subscription(data: bytes) -> Subscription:
     return Subscription(topics, owned, generation, rack_id, min(version, _HIGHEST_VERSION))
 
 
+def decode_topics(data: bytes) -> tuple[frozenset[str], int]:
+    """The topics of a subscription, and where their list ends; it begins after two bytes."""
+    reader = Reader(memoryview(data), I16.size)
+    topics = frozenset(_NAMES.read(reader))
+    return topics, reader.position
+
+
 def encode_subscription(subscription: Subscription) -> bytes:
     version = subscription.version
     written = I16.pack(version) + _NAMES.write(sorted(subscription.topics)) + _NO_USER_DATA

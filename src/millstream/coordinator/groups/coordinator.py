@@ -1,13 +1,13 @@
 """The state machine of one partition of `__consumer_offsets`: every event comes in here.
 
 A file per subject: `classic_join`, `classic_rebalance` and `classic_membership` for classic groups,
-`consumer_heartbeat`, `consumer_changes` and `reconciliation` for KIP-848 groups, `classic_in_consumer` and
+`consumer_heartbeat`, `consumer_changes` and `consumer_targets` for KIP-848 groups, `classic_in_consumer` and
 `migration` for mixed groups and conversions, `share_heartbeat` for share groups, `offset_commits` and `offset_expiry`,
 `admin`. State is in `state` and changes by `replay`.
 """
 
 from collections.abc import Callable
-from typing import Final, Never
+from typing import Final
 
 from msgspec.structs import astuple
 
@@ -20,6 +20,7 @@ from millstream.coordinator.groups import (
     classic_rebalance,
     consumer_changes,
     consumer_heartbeat,
+    consumer_targets,
     migration,
     offset_commits,
     offset_expiry,
@@ -28,7 +29,7 @@ from millstream.coordinator.groups import (
 from millstream.coordinator.groups.classic_group import ClassicGroup
 from millstream.coordinator.groups.consumer_group import ConsumerGroup
 from millstream.coordinator.groups.records import GroupRecord, MemberState, decode_record, encode_record
-from millstream.coordinator.groups.replies import GroupReply, Left, MemberLeft, TopicsChanged
+from millstream.coordinator.groups.replies import Done, GroupReply, Left, MemberLeft
 from millstream.coordinator.groups.requests import (
     ChangeTopics,
     CommitOffsets,
@@ -44,6 +45,7 @@ from millstream.coordinator.groups.requests import (
     ListGroups,
     MemberHeartbeat,
     SyncGroup,
+    TargetsComputed,
 )
 from millstream.coordinator.groups.settings import GroupSettings
 from millstream.coordinator.groups.share_requests import (
@@ -54,6 +56,7 @@ from millstream.coordinator.groups.share_requests import (
     ShareHeartbeat,
 )
 from millstream.coordinator.groups.state import GroupState
+from millstream.coordinator.groups.target_job import TargetJob
 from millstream.coordinator.groups.topics import NoTopics, TopicsView
 from millstream.coordinator.groups.turn import Timer, TimerKind, Turn
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -61,12 +64,12 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 # Longest string that a record of the log can hold; flexible requests can carry longer ones.
 _LONGEST_STRING_BYTES = 32_767
 # Bounds the time of one turn when ten thousand sessions end at once.
-_TIMERS_PER_TURN = 1_000
+_TIMERS_PER_TURN = 50
 # Requests whose records may be many and need not be atomic.
-_SPLITTABLE = (DeleteGroup, DeleteOffsets, ChangeTopics)
+_SPLITTABLE = (DeleteGroup, DeleteOffsets, ChangeTopics, TargetsComputed)
 
 
-class GroupCoordinator(StateMachine[GroupRequest, GroupRecord, GroupReply, Never]):
+class GroupCoordinator(StateMachine[GroupRequest, GroupRecord, GroupReply, TargetJob]):
     """`new_id` gives unique ids for members; `topics` are those in the cluster's metadata."""
 
     def __init__(
@@ -79,7 +82,7 @@ class GroupCoordinator(StateMachine[GroupRequest, GroupRecord, GroupReply, Never
 
     def handle(
         self, request: GroupRequest, token: int, now_ms: int
-    ) -> Decision[GroupRecord, GroupReply, Never]:
+    ) -> Decision[GroupRecord, GroupReply, TargetJob]:
         _check_strings(request)
         _check_type(self.state, request)
         turn = self._turn(now_ms)
@@ -96,7 +99,7 @@ class GroupCoordinator(StateMachine[GroupRequest, GroupRecord, GroupReply, Never
     def replay(self, record: GroupRecord) -> None:
         self.state.replay(record)
 
-    def loaded(self, now_ms: int, /) -> Decision[GroupRecord, GroupReply, Never]:
+    def loaded(self, now_ms: int, /) -> Decision[GroupRecord, GroupReply, TargetJob]:
         """Start a full session for every member."""
         turn = self._turn(now_ms)
         _catch_up(turn, self._topics())
@@ -119,7 +122,7 @@ class GroupCoordinator(StateMachine[GroupRequest, GroupRecord, GroupReply, Never
     def next_deadline(self) -> int | None:
         return self.state.deadlines.next()
 
-    def on_time(self, now_ms: int, /) -> Decision[GroupRecord, GroupReply, Never]:
+    def on_time(self, now_ms: int, /) -> Decision[GroupRecord, GroupReply, TargetJob]:
         turn = self._turn(now_ms)
         for _ in range(_TIMERS_PER_TURN):
             timer = self.state.deadlines.pop_due(now_ms)
@@ -187,7 +190,7 @@ def _leave(turn: Turn, request: LeaveGroup, token: int) -> None:
 
 def _change_topics(turn: Turn, request: ChangeTopics, token: int) -> None:
     _take_topics(turn, request.view, request.deleted)
-    turn.reply(token, TopicsChanged())
+    turn.reply(token, Done())
 
 
 def _catch_up(turn: Turn, view: TopicsView) -> None:
@@ -222,7 +225,13 @@ def _on_timer(turn: Turn, timer: Timer) -> None:
         return
     group = turn.state.groups.get(timer.group_id)
     if isinstance(group, ConsumerGroup):
-        consumer_heartbeat.fence(turn, group, timer.member_id)
+        if timer.kind is TimerKind.TARGETS:
+            consumer_targets.go_on(turn, group)
+        elif timer.kind is TimerKind.SESSION and timer.member_id in group.waiting:
+            # It is not silent: it waits for the coordinator.
+            consumer_changes.keep_session(turn, group, timer.member_id)
+        else:
+            consumer_heartbeat.fence(turn, group, timer.member_id)
     elif group is not None:
         if timer.kind is TimerKind.SESSION:
             classic_membership.session_ended(turn, group, timer.member_id)
@@ -275,6 +284,7 @@ _HANDLERS: Final[dict[type, Callable[..., None]]] = {
     DeleteGroup: admin.delete_group,
     ConsumerHeartbeat: consumer_heartbeat.heartbeat,
     ChangeTopics: _change_topics,
+    TargetsComputed: consumer_targets.computed,
     ShareHeartbeat: share_heartbeat.heartbeat,
     OpenQueue: share_heartbeat.open_queue,
     DescribeShareGroup: admin.describe_share,

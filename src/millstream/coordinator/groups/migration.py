@@ -65,16 +65,14 @@ def upgrade(turn: Turn, group: ClassicGroup) -> ConsumerGroup:
 
 def downgrade_if_only_classic(turn: Turn, group: ConsumerGroup) -> bool:
     """When the last member of the new protocol has left, convert to a classic group and start a new round."""
-    classic_ids = group.classic_members()
     settings = turn.settings
     if (
         not settings.group_consumer_migration_policy.downgrades
-        or not classic_ids
-        or len(classic_ids) < len(group.subscriptions)
-        or len(classic_ids) > settings.group_max_size
+        or not 0 < group.classic_count <= settings.group_max_size
+        or group.classic_count < len(group.subscriptions)
     ):
         return False
-    members = [_as_classic(turn, group, member_id) for member_id in classic_ids]
+    members = [_as_classic(turn, group, member_id) for member_id in group.subscriptions]
     remove_group(turn, group)
     classic = ClassicGroup(group.group_id, generation=group.epoch)
     for member in members:

@@ -1,5 +1,7 @@
 """OffsetCommit, OffsetFetch and OffsetDelete."""
 
+from collections.abc import Callable
+
 from millstream.coordinator.groups import classic_rebalance
 from millstream.coordinator.groups.classic_group import ClassicGroup, Phase, check_instance, classic_member
 from millstream.coordinator.groups.consumer_group import ConsumerGroup
@@ -64,7 +66,7 @@ def delete(turn: Turn, request: DeleteOffsets, token: int) -> None:
     in_use = _topics_in_use(group)
     errors = []
     for topic, partition in request.partitions:
-        if topic in in_use:
+        if in_use(topic):
             errors.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
             continue
         errors.append(ErrorCode.NONE)
@@ -156,12 +158,12 @@ def _check_fetch(group: Group | None, request: FetchOffsets) -> None:
         raise KafkaError(ErrorCode.STALE_MEMBER_EPOCH)
 
 
-def _topics_in_use(group: Group) -> frozenset[str]:
+def _topics_in_use(group: Group) -> Callable[[str], bool]:
     if isinstance(group, ConsumerGroup):
-        return group.subscribed_topics()
+        return group.subscribes_to
     if group.phase is Phase.EMPTY:
-        return frozenset()
+        return lambda _: False
     topics = group.subscribed_topics() if group.protocol_type == PROTOCOL_TYPE else None
     if topics is None:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group.group_id!r} has members")
-    return topics
+    return topics.__contains__

@@ -1,5 +1,7 @@
 """Expiry of offsets that are too old or belong to deleted topics."""
 
+from collections.abc import Callable
+
 import msgspec
 
 from millstream.coordinator.groups import migration
@@ -19,11 +21,11 @@ _PAUSE_MS = 1
 class Ageing(msgspec.Struct, frozen=True):
     """Offsets of topics in use do not age; the others age from their commit, or from `since_ms` if later."""
 
-    in_use: frozenset[str] = frozenset()
+    in_use: Callable[[str], bool] = lambda _: False
     since_ms: int = -1
 
     def expired(self, turn: Turn, key: OffsetKey, value: CommittedOffset) -> bool:
-        if key.topic in self.in_use:
+        if self.in_use(key.topic):
             return False
         if value.expire_ms >= 0:
             return turn.now_ms >= value.expire_ms
@@ -99,8 +101,8 @@ def _ageing(group: Group | None) -> Ageing | None:
     if group is None:
         return Ageing()
     if isinstance(group, ConsumerGroup):
-        return Ageing(group.subscribed_topics())
+        return Ageing(group.subscribes_to)
     if group.phase is Phase.EMPTY:
         return Ageing(since_ms=-1 if group.is_simple else group.state_ms)
     subscribed = group.subscribed_topics() if group.phase is Phase.STABLE else None
-    return None if subscribed is None else Ageing(subscribed)
+    return None if subscribed is None else Ageing(subscribed.__contains__)

@@ -100,7 +100,7 @@ class DescribedConsumer(msgspec.Struct, frozen=True):
     member_epoch: int
     client_id: str
     client_host: str
-    topic_names: tuple[str, ...]
+    topic_names: frozenset[str]
     topic_regex: str | None
     assigned: PartitionSet
     target: PartitionSet
@@ -127,7 +127,7 @@ class ConsumerAlive(msgspec.Struct, frozen=True):
     assigned: PartitionSet | None = None
 
 
-class TopicsChanged(msgspec.Struct, frozen=True):
+class Done(msgspec.Struct, frozen=True):
     pass
 
 
@@ -144,6 +144,6 @@ GroupReply = (
     | DescribedConsumerGroup
     | Deleted
     | ConsumerAlive
-    | TopicsChanged
+    | Done
     | ShareGroupReply
 )

@@ -11,15 +11,16 @@ from millstream.coordinator.groups.replies import (
     Deleted,
     Described,
     DescribedConsumerGroup,
+    Done,
     Fetched,
     Joined,
     Left,
     Listed,
     OffsetsDeleted,
     Synced,
-    TopicsChanged,
 )
 from millstream.coordinator.groups.share_requests import ShareGroupRequest
+from millstream.coordinator.groups.target_job import NewTargets, TargetJob
 from millstream.coordinator.groups.topics import TopicsView
 
 
@@ -136,14 +137,22 @@ class ConsumerHeartbeat(Request[ConsumerAlive], frozen=True):
     may_lack_member_id: bool = False
 
 
-class ChangeTopics(Request[TopicsChanged], frozen=True):
+class ChangeTopics(Request[Done], frozen=True):
     """The cluster's current topics; sent to every shard when the metadata image changes."""
 
     view: TopicsView
     deleted: frozenset[str] = frozenset()
 
 
-# Requests that other nodes may send. ChangeTopics is not among them: each node sees changes of topics itself.
+class TargetsComputed(Request[Done], frozen=True):
+    """The report on an effect: the job's result, None when it failed."""
+
+    job: TargetJob
+    targets: NewTargets | None
+
+
+# Requests that other nodes may send. The two above are not among them: each node sees changes of topics itself, and
+# computes targets for its own groups.
 RemoteGroupRequest = (
     JoinGroup
     | SyncGroup
@@ -159,7 +168,7 @@ RemoteGroupRequest = (
     | ConsumerHeartbeat
     | ShareGroupRequest
 )
-GroupRequest = RemoteGroupRequest | ChangeTopics
+GroupRequest = RemoteGroupRequest | ChangeTopics | TargetsComputed
 
 LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2

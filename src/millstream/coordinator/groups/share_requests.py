@@ -47,7 +47,7 @@ class DescribedShareMember(msgspec.Struct, frozen=True):
     member_epoch: int
     client_id: str
     client_host: str
-    topic_names: tuple[str, ...]
+    topic_names: frozenset[str]
     assigned: PartitionSet
 
 

@@ -1,14 +1,15 @@
-"""The context of one event's decision: state, records and replies."""
+"""The context of one event's decision: state, records, replies and effects."""
 
 import enum
 from collections.abc import Callable
-from typing import NamedTuple, Never
+from typing import NamedTuple
 
 from millstream.coordinator.decision import Decision, Reply
 from millstream.coordinator.groups.records import GroupRecord, Key, Value
 from millstream.coordinator.groups.replies import GroupReply
 from millstream.coordinator.groups.settings import GroupSettings
 from millstream.coordinator.groups.state import GroupState
+from millstream.coordinator.groups.target_job import TargetJob
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 
@@ -22,6 +23,8 @@ class TimerKind(enum.Enum):
     REVOKE = "revoke"
     MEMBER_JOIN = "member join"
     MEMBER_SYNC = "member sync"
+    # New targets of a group are taken in parts.
+    TARGETS = "targets"
     SHARE_SESSION = "share session"
     EXPIRE_OFFSETS = "expire offsets"
 
@@ -35,7 +38,7 @@ class Timer(NamedTuple):
 class Turn:
     """Passed to every rule. `write` replays at once, so later rules of the same turn see the change."""
 
-    __slots__ = ("_new_id", "_records", "_replies", "now_ms", "settings", "state")
+    __slots__ = ("_effects", "_new_id", "_records", "_replies", "now_ms", "settings", "state")
 
     def __init__(
         self, state: GroupState, settings: GroupSettings, now_ms: int, new_id: Callable[[], str]
@@ -46,6 +49,7 @@ class Turn:
         self._new_id = new_id
         self._records: list[GroupRecord] = []
         self._replies: list[Reply[GroupReply]] = []
+        self._effects: list[TargetJob] = []
 
     def write(self, key: Key, value: Value | None) -> None:
         record = GroupRecord(key, value)
@@ -57,6 +61,10 @@ class Turn:
 
     def refuse(self, token: int, code: ErrorCode, message: str = "") -> None:
         self._replies.append(Reply(token, KafkaError(code, message)))
+
+    def start(self, job: TargetJob) -> None:
+        """Its result comes as `TargetsComputed`."""
+        self._effects.append(job)
 
     def group_config(self, group_id: str, name: str) -> int:
         """A setting of one group in milliseconds: its own, or the broker's."""
@@ -73,5 +81,5 @@ class Turn:
     def cancel(self, timer: Timer) -> None:
         self.state.deadlines.cancel(timer)
 
-    def decision(self, *, atomic: bool = True) -> Decision[GroupRecord, GroupReply, Never]:
-        return Decision(self._records, self._replies, atomic)
+    def decision(self, *, atomic: bool = True) -> Decision[GroupRecord, GroupReply, TargetJob]:
+        return Decision(self._records, self._replies, atomic, self._effects)

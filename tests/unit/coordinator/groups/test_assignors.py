@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from millstream.coordinator.groups import assignors
 from millstream.coordinator.groups.assignors import AssignmentInput, assign_range, assign_uniform
-from millstream.coordinator.groups.partition_sets import pairs
+from millstream.coordinator.groups.partition_sets import from_pairs, pairs
 from millstream.coordinator.groups.records import PartitionSet
 
 TOPICS = [UUID(int=n) for n in range(1, 5)]
@@ -92,6 +92,52 @@ def test_uniform_leaves_no_reader_two_behind_another_of_the_same_topic(
                     assert loads[member] - loads[other] <= 1
 
 
+@given(subscribed=subscriptions, counts=counts, later=subscriptions)
+def test_different_subscriptions_are_assigned_as_the_simple_way_does_it(
+    subscribed: dict[str, frozenset[UUID]],
+    counts: dict[UUID, int],
+    later: dict[str, frozenset[UUID]],
+) -> None:
+    """At first, and when the members or what they read have changed."""
+    previous: dict[str, PartitionSet] = {}
+    for members in (subscribed, later):
+        if len(set(members.values())) > 1:
+            simple = simply_assigned(members, counts, previous)
+            previous = assign_uniform(an_input(members, counts, previous))
+            assert previous == simple
+
+
+def simply_assigned(
+    subscribed: dict[str, frozenset[UUID]], counts: dict[UUID, int], previous: dict[str, PartitionSet]
+) -> dict[str, PartitionSet]:
+    """Each partition, one by one, looks at all members."""
+    held: dict[str, list[tuple[UUID, int]]] = {member: [] for member in sorted(subscribed)}
+
+    def least_of(topic: UUID) -> str:
+        return min((m for m in held if topic in subscribed[m]), key=lambda m: len(held[m]))
+
+    readers = {topic: sum(topic in topics for topics in subscribed.values()) for topic in counts}
+    places = [(topic, p) for topic in sorted(counts) if readers[topic] for p in range(counts[topic])]
+    for member, mine in held.items():
+        former = pairs(previous.get(member, {}))
+        mine.extend(place for place in former if place in places and place[0] in subscribed[member])
+    for place in sorted(places, key=lambda place: (readers[place[0]], place)):
+        if not any(place in mine for mine in held.values()):
+            held[least_of(place[0])].append(place)
+    moved = True
+    while moved:
+        moved = False
+        givers = {place: member for member, mine in held.items() for place in mine}
+        for place in sorted(places, key=lambda place: -len(held[givers[place]])):
+            taker = least_of(place[0])
+            if len(held[givers[place]]) - len(held[taker]) >= 2:
+                held[givers[place]].remove(place)
+                held[taker].append(place)
+                givers[place] = taker
+                moved = True
+    return {member: from_pairs(mine) for member, mine in held.items()}
+
+
 def test_range_gives_equal_numbers_of_two_topics_to_one_member() -> None:
     topics = frozenset(TOPICS[:2])
     assigned = assign_range(an_input({"a": topics, "b": topics}, {TOPICS[0]: 4, TOPICS[1]: 4}))
@@ -128,10 +174,10 @@ def test_the_work_of_levelling_is_bounded_and_done_with_the_next_assignment(
     looked_at = 0
     least_of = assignors._Loads.least_of
 
-    def counted(loads: assignors._Loads, readers: assignors._Readers) -> int:
+    def counted(loads: assignors._Loads, readers: int, most: int) -> int:
         nonlocal looked_at
         looked_at += 1
-        return least_of(loads, readers)
+        return least_of(loads, readers, most)
 
     monkeypatch.setattr(assignors._Loads, "least_of", counted)
     first, assigned = spread({})

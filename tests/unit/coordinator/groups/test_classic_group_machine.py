@@ -1,5 +1,6 @@
 """Classic groups under random clients: fencing holds, generations grow, acknowledged commits survive restarts."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from hypothesis import settings
@@ -230,6 +231,14 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             assert len(taken) == len(set(taken))
             assert group.leader in group.members
             assert set(group.instances.values()) <= group.members.keys()
+
+    @invariant()
+    def what_is_counted_is_what_a_count_finds(self) -> None:
+        group = self.harness.machine.state.groups.get(GROUP)
+        if isinstance(group, ClassicGroup):
+            members = group.members.values()
+            assert group._supporters == Counter(name for m in members for name in dict(m.protocols))
+            assert group.size_bytes == sum(len(data) for m in members for _, data in m.protocols)
 
     @invariant()
     def acknowledged_commits_are_there(self) -> None:

@@ -1,5 +1,6 @@
 """KIP-848 groups under random clients: no partition is ever consumed by two of them."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -269,6 +270,17 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         for client in self.alive:
             for place in client.owned:
                 assert owners.setdefault(place, client) is client, f"{place} is consumed twice"
+
+    @invariant()
+    def what_is_counted_is_what_a_count_finds(self) -> None:
+        group = self.harness.machine.state.groups.get(GROUP)
+        if isinstance(group, ConsumerGroup):
+            members = group.subscriptions.values()
+            classic = [m.classic for m in members if m.classic is not None]
+            assert group._readers == Counter(name for m in members for name in m.topic_names)
+            assert group._supporters == Counter(name for each in classic for name, _ in each.protocols)
+            assert group.named_count == sum(len(m.topic_names) for m in members)
+            assert group.classic_count == len(classic)
 
     @invariant()
     def epochs_never_go_back(self) -> None:

@@ -1,10 +1,14 @@
 """Input that is too long, too large or too much."""
 
+import msgspec
 import pytest
 
+from millstream.coordinator.groups import classic_group, classic_join, classic_membership
+from millstream.coordinator.groups.classic_group import ClassicGroup, ClassicMember
 from millstream.coordinator.groups.consumer_group import ConsumerGroup
+from millstream.coordinator.groups.consumer_protocol import Subscription, encode_subscription
 from millstream.coordinator.groups.regex import find_topics, known_topics, remember
-from millstream.coordinator.groups.replies import Committed, Deleted, Fetched
+from millstream.coordinator.groups.replies import Committed, Deleted, Fetched, Joined
 from millstream.coordinator.groups.requests import (
     ChangeTopics,
     CommitOffsets,
@@ -13,6 +17,7 @@ from millstream.coordinator.groups.requests import (
     FetchOffsets,
     JoinGroup,
     OffsetToCommit,
+    SyncGroup,
 )
 from millstream.coordinator.groups.settings import GroupSettings
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -21,6 +26,54 @@ from scenario.harness import Harness
 
 def commit(count: int, metadata: str = "") -> CommitOffsets:
     return CommitOffsets("g", "", -1, tuple(OffsetToCommit("t", p, 1, -1, metadata) for p in range(count)))
+
+
+def join(member: str, metadata: bytes) -> JoinGroup:
+    return JoinGroup("g", "", None, member, "", "consumer", (("p", metadata),), 30_000, 60_000, False)
+
+
+def test_a_classic_group_takes_as_much_metadata_as_one_record_may_hold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(classic_join, "MOST_BYTES", 100)
+    harness = Harness(GroupSettings(group_initial_rebalance_delay_ms=0))
+    answer = harness.call(join("a", b"x" * 90))
+    assert isinstance(answer, Joined)
+    refused = harness.call(join("b", b"x" * 20))
+    assert isinstance(refused, KafkaError)
+    assert refused.code is ErrorCode.GROUP_MAX_SIZE_REACHED
+    # What it has said before does not count against itself.
+    again = msgspec.structs.replace(join("a", b"y" * 90), member_id=answer.member_id)
+    assert isinstance(harness.call(again), Joined)
+
+
+def test_a_leader_may_assign_as_much_as_one_record_may_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(classic_membership, "MOST_BYTES", 100)
+    harness = Harness(GroupSettings(group_initial_rebalance_delay_ms=0))
+    answer = harness.call(join("a", b"x"))
+    assert isinstance(answer, Joined)
+    assignments = (("a", b"x" * 60), ("b", b"x" * 60))
+    refused = harness.call(SyncGroup("g", answer.member_id, 1, assignments=assignments))
+    assert isinstance(refused, KafkaError)
+    assert refused.code is ErrorCode.INVALID_REQUEST
+
+
+def test_topics_in_use_are_read_from_a_bounded_part_of_the_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same list is read once, whatever follows it; too many different ones count as unknown."""
+    monkeypatch.setattr(classic_group, "_MOST_LOOKED_AT", 100)
+    same = frozenset({"a" * 20, "b" * 20})
+    group = ClassicGroup("g", protocol_type="consumer", protocol_name="p")
+
+    def add(name: str, topics: frozenset[str], generation: int) -> None:
+        metadata = encode_subscription(Subscription(topics, {"a" * 20: frozenset({generation})}, version=1))
+        group.add(ClassicMember(name, None, "", "", 1, 1, (("p", metadata),)), "consumer")
+
+    for number in range(20):
+        add(f"m{number}", same, number)
+    assert group.subscribed_topics() == same
+    for number in range(3):
+        add(f"n{number}", frozenset({str(number) * 40}), number)
+    assert group.subscribed_topics() is None
 
 
 def test_a_commit_of_a_million_offsets_is_refused_and_changes_nothing() -> None:
