@@ -85,7 +85,7 @@ class Wire:
 class House:
     """A door that is not listened at, and the line to its coordinator."""
 
-    def __init__(self, loop, **parts):
+    def __init__(self, loop, rules=Rules(), **parts):  # noqa: B008 - nothing changes them
         """`parts` are of what the door sees of a cluster, in place of nothing."""
         self.line = Line(loop)
         topic = self.topic = SimpleNamespace(partitions=[None], topic_id=UUID(int=1))
@@ -97,7 +97,7 @@ class House:
         )
         doors.partitions = None
         vars(doors).update(parts)
-        self.door = MqttDoor(doors, Rules(), MqttLimits(), SimulatedClock(loop), lambda: "id")
+        self.door = MqttDoor(doors, rules, MqttLimits(), SimulatedClock(loop), lambda: "id")
 
     def make_topic_again(self):
         """Under another identity; the door hears of it."""

@@ -1,8 +1,9 @@
 """The node's subscribers: each record is matched once and offered to all sessions that want it."""
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Final, Protocol
 
 from millstream.doors import PartitionAccess, Place
 from millstream.doors.caller import Caller
@@ -11,6 +12,7 @@ from millstream.mqtt.record_form import Message, from_record
 from millstream.mqtt.rules import Rules
 from millstream.mqtt.subscriptions import Granted, SubscriptionIndex
 from millstream.mqtt.tail import Tail
+from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.records import Record
 
 
@@ -24,6 +26,11 @@ class Subscriber(Protocol):
     def flush(self) -> None:
         """Send what `offer` has queued."""
         ...
+
+
+# Partitions that one SUBSCRIBE begins to follow in a turn of the loop, and how long it waits for their ends.
+_BEGUN_AT_ONCE: Final = 200
+_PATIENCE_SECONDS: Final = 5.0
 
 
 class Subscribers:
@@ -71,6 +78,31 @@ class Subscribers:
                 return tail
         await tail.reach_end()
         return tail
+
+    async def follow_all(self, places: Iterable[Place]) -> dict[Place, KafkaError]:
+        """Follow them beside each other; returns those whose end nobody tells in time, with the error.
+
+        Where others follow already the end is not needed: the subscriber misses nothing, and may get earlier messages.
+        """
+        tasks: dict[asyncio.Task[Tail], Place] = {}
+        try:
+            for number, place in enumerate(places, 1):
+                tasks[asyncio.get_running_loop().create_task(self.follow(place))] = place
+                if number % _BEGUN_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            if tasks:
+                await asyncio.wait(tasks, timeout=_PATIENCE_SECONDS)
+        finally:
+            for task in tasks:
+                task.cancel()
+        failed = {}
+        for task, place in tasks.items():
+            error = task.exception() if task.done() else _without_end(place)
+            if error is not None and place not in self._tails:
+                if not isinstance(error, KafkaError):
+                    raise error
+                failed[place] = error
+        return failed
 
     def begin_again(self, topic: str, places: Collection[Place]) -> None:
         """The topic was recreated, with these partitions."""
@@ -139,3 +171,7 @@ class Subscribers:
             subscriber.offer(outgoing, granted, now_ms)
             touched[subscriber] = None
         self.delivered += len(matches)
+
+
+def _without_end(place: Place) -> KafkaError:
+    return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{place} has no leader at the moment")

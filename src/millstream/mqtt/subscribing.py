@@ -1,9 +1,11 @@
 """SUBSCRIBE and UNSUBSCRIBE: answered when in force; retained messages follow the answer."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from millstream.doors import Operation, Permission, Resource
+from millstream.doors import Operation, Permission, Place, Resource
 from millstream.doors.mqtt_sessions import Position, Subscribe, Unsubscribe
 from millstream.mqtt.outbound import Offer
 from millstream.mqtt.outgoing import Delivery
@@ -56,7 +58,7 @@ async def _subscribe(client: "Client", want: WantSubscribe) -> list[Subscription
     new = wanted.keys() - client.subscriptions.keys()
     if wanted:
         try:
-            await _begin(client, list(wanted.values()))
+            refused = await _begin(client, list(wanted.values()))
         except KafkaError as error:
             failure = failure_of(error)
             if not failure.is_final:
@@ -64,6 +66,12 @@ async def _subscribe(client: "Client", want: WantSubscribe) -> list[Subscription
                 return []
             reasons = [max(reason, failure.reason) for reason in reasons]
             wanted = {}
+        else:
+            reasons = [
+                refused.get(each.filter, reason) if isinstance(each, Subscription) else reason
+                for each, reason in zip(want.filters, reasons, strict=True)
+            ]
+            wanted = {text: each for text, each in wanted.items() if text not in refused}
     if not client.is_open:
         return []
     for subscription in wanted.values():
@@ -123,34 +131,63 @@ def _allowed(client: "Client", wanted: Subscription | int) -> int:
     return wanted.qos
 
 
-async def _begin(client: "Client", wanted: list[Subscription]) -> None:
-    """When this returns, every message acknowledged to its publisher from now on reaches the client."""
+async def _begin(client: "Client", wanted: list[Subscription]) -> dict[str, Reason]:
+    """When this returns, every message acknowledged to its publisher from now on reaches the client.
+
+    Returns the filters that are refused, because a partition of their topics has no leader that tells where it ends.
+    KafkaError where nothing can be granted: the client connects and asks again, which few do that are refused.
+    """
     door = client.shared
     rules = door.publishing.rules
     shares = {each.filter: share for each in wanted if (share := shared(each.filter)) is not None}
     for share in shares.values():
         await door.share_groups.open(share.group, share.filter)
     own = [each.filter for each in wanted if each.filter not in shares]
-    topics = dict.fromkeys(topic for text in own for topic in rules.topics_for(text))
-    places = partitions_of(door.places, list(topics))
-    tails = await asyncio.gather(
-        *(door.subscribers.follow(place) for place in places), door.retained.catch_up()
-    )
-    fresh = [place for place in places if place not in client.reading.places]
+    topics = {text: rules.topics_for(text) for text in own}
+    places = partitions_of(door.places, list(dict.fromkeys(chain.from_iterable(topics.values()))))
+    failed, _ = await asyncio.gather(door.subscribers.follow_all(places), door.retained.catch_up())
+    refused = _refused(client, topics, failed)
+    if failed and len(refused) == len(wanted):
+        raise next(iter(failed.values()))
+    wanted = [each for each in wanted if each.filter not in refused]
+    served = set(chain.from_iterable(topics[each.filter] for each in wanted if each.filter in topics))
+    fresh = [place for place in places if place.topic in served and place not in client.reading.places]
+    positions = [(place, door.subscribers.position(place)) for place in fresh]
     client.reading.add(fresh)
     if client.machine.session_expiry_s and client.link is not None:
-        positions = {tail.place: tail.position for tail in tails if tail is not None}
         await client.link.ask(
             Subscribe(
                 client.client_id,
                 client.epoch,
                 tuple((each.filter, stored_subscription(each)) for each in wanted),
                 tuple(
-                    Position(place.topic, place.partition, positions[place], 0, client.reading.places[place])
-                    for place in fresh
+                    Position(place.topic, place.partition, offset, 0, client.reading.places[place])
+                    for place, offset in positions
+                    if offset is not None
                 ),
             )
         )
+    return refused
+
+
+def _refused(
+    client: "Client", topics: Mapping[str, Sequence[str]], failed: Mapping[Place, KafkaError]
+) -> dict[str, Reason]:
+    by_topic = {place.topic: (place, error) for place, error in failed.items()}
+    refused = {}
+    for text, names in topics.items():
+        for place, error in (by_topic[name] for name in names if name in by_topic):
+            failure = failure_of(error)
+            refused[text] = failure.reason if failure.is_final else Reason.IMPLEMENTATION_SPECIFIC_ERROR
+            log.warning(
+                "subscription refused",
+                client_id=client.client_id,
+                filter=text,
+                place=str(place),
+                error=error.message,
+            )
+            break
+    return refused
 
 
 async def join_group(client: "Client", subscription: Subscription) -> None:

@@ -1,13 +1,18 @@
 """SUBSCRIBE while clients come and go, topics grow, and groups cannot be had."""
 
 import asyncio
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
 
 from millstream.coordinator.mqtt_sessions.requests import SaveProgress
 from millstream.doors import Place, SettlementKind
+from millstream.mqtt import subscribers
 from millstream.mqtt.limits import MqttLimits
+from millstream.mqtt.rules import Rule, Rules
+from millstream.mqtt.subscribers import Subscribers
+from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.mqtt.encoder import encode
 from millstream.protocol.mqtt.packets import (
     V5,
@@ -19,6 +24,7 @@ from millstream.protocol.mqtt.packets import (
     Subscribe,
     Unsubscribe,
 )
+from millstream.protocol.mqtt.reasons import Reason
 from support.mqtt_house import run
 from support.mqtt_log import Log, Queues
 
@@ -296,3 +302,99 @@ def test_a_shared_message_stays_with_a_client_once_it_may_have_been_sent(is_away
         assert [each.offset for each in flights.values()] == ([] if is_away else [0])
 
     run(scenario, partitions=log, queues=queues)
+
+
+class PartlyLed(Log):
+    """Without a leader for some, which is waited for ten seconds."""
+
+    def __init__(self, *not_led):
+        super().__init__()
+        self.not_led = set(not_led)
+        self.asked = []
+
+    async def offsets(self, caller, place):
+        self.asked.append(place)
+        if place in self.not_led:
+            await asyncio.sleep(10)
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "there is no leader at the moment")
+        return await super().offsets(caller, place)
+
+
+TWO_TOPICS = Rules((Rule("a/#", "of-a"), Rule("b/#", "of-b")))
+
+
+@pytest.mark.parametrize("expiry_s", [0, 3600])
+def test_a_partition_without_a_leader_refuses_only_the_filters_that_need_it(expiry_s):
+    log = PartlyLed(Place("of-a", 0))
+
+    async def scenario(house):
+        wanted = Subscribe(1, (Filter("a/x", 1), Filter("b/x", 1)))
+        wire, _ = house.join("c", wanted, expiry_s=expiry_s)
+        await asyncio.sleep(6)
+        [suback] = [packet for packet in wire.got if isinstance(packet, Suback)]
+        assert suback.reasons == (Reason.IMPLEMENTATION_SPECIFIC_ERROR, 1)
+        log.add(Place("of-b", 0), b"1", topic="b/x")
+        log.not_led.clear()
+        log.add(Place("of-a", 0), b"2", topic="a/x")
+        await asyncio.sleep(1)
+        assert payloads(wire) == [b"1"]
+
+    run(scenario, rules=TWO_TOPICS, partitions=log)
+
+
+def test_where_no_filter_can_be_granted_the_client_is_to_connect_again():
+    log = PartlyLed(FIRST)
+
+    async def scenario(house):
+        wire, _ = house.join("c", subscribe())
+        await asyncio.sleep(6)
+        assert not any(isinstance(packet, Suback) for packet in wire.got)
+        assert [packet.reason for packet in wire.got if isinstance(packet, Disconnect)] == [
+            Reason.SERVER_BUSY
+        ]
+
+    run(scenario, partitions=log)
+
+
+def test_what_is_followed_already_is_joined_without_a_leader_and_nothing_is_missed():
+    log = PartlyLed()
+
+    async def scenario(house):
+        house.join("other", subscribe())
+        await asyncio.sleep(1)
+        log.not_led.add(FIRST)
+        wire, _ = house.join("c", subscribe())
+        await asyncio.sleep(6)
+        assert Suback in map(type, wire.got)
+        log.not_led.clear()
+        log.add(FIRST, b"x")
+        await asyncio.sleep(1)
+        assert payloads(wire) == [b"x"]
+
+    run(scenario, partitions=log)
+
+
+def test_very_many_partitions_are_asked_in_turns(monkeypatch):
+    monkeypatch.setattr(subscribers, "_BEGUN_AT_ONCE", 10)
+    turns, asked_in = [0], []
+
+    class Counted(Log):
+        async def offsets(self, caller, place):
+            asked_in.append(turns[0])
+            return await super().offsets(caller, place)
+
+    async def follow():
+        loop = asyncio.get_running_loop()
+
+        def turn():
+            turns[0] += 1
+            loop.call_soon(turn)
+
+        turn()
+        following = Subscribers(Counted(), None, Rules(), lambda: 0, lambda _: b"id")
+        with following.joining():
+            assert not await following.follow_all([Place("mqtt", index) for index in range(100)])
+
+    asyncio.run(follow())
+    assert len(asked_in) == 100
+    assert max(Counter(asked_in).values()) <= 10
