@@ -145,12 +145,12 @@ class PartitionCopier:
                     return fetched.records[:position], end
                 if header.last_offset < offset:
                     raise BackupError(
-                        f"{self.place}: offset {header.base_offset} came where {offset} was asked for"
+                        f"{self.place}: the node sent offset {header.base_offset}, {offset} was asked for"
                     )
                 size = position + header.size_bytes
                 following = header.last_offset + 1
         except CorruptBatch as error:
-            raise BackupError(f"{self.place} at offset {following}: {error.message}, as it came") from error
+            raise BackupError(f"{self.place}: damaged from offset {following}: {error.message}") from error
         return fetched.records[:size], following
 
     def _ask(self, offset: int) -> Fetched:

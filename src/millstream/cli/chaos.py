@@ -75,7 +75,7 @@ def command(
     if replicas is not None and replicas > nodes:
         raise UsageError(f"--replicas {replicas} needs as many nodes, and there are {nodes}")
     if not report.parent.is_dir() or report.is_dir():
-        raise UsageError(f"--report {report}: a file in a directory that is there is needed")
+        raise UsageError(f"--report {report} is not a file in an existing directory; name another file")
     plan = ChaosPlan(
         seconds=seconds,
         nodes=nodes,

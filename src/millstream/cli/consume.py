@@ -140,7 +140,7 @@ def command(
         raise UsageError("--partition goes with one topic, and without --group")
     if group is not None and position.kind not in (StartKind.BEGINNING, StartKind.END):
         raise UsageError(
-            "a group goes on where it is; --from may say beginning or end for where it is nowhere yet"
+            "--from with --group may be beginning or end only: a group goes on after what it has committed"
         )
     try:
         render = to_json_line if as_json else compile_format(format_)

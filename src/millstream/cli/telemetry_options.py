@@ -138,7 +138,7 @@ def duration_ms(text: str, option: str) -> int:
     except ValueError as error:
         raise UsageError(f"{option} {error}") from None
     if duration <= 0:
-        raise UsageError(f"{option} {text!r} is not more than nothing; write for example 30s")
+        raise UsageError(f"{option} {text!r} is not longer than 0; write for example 30s")
     return duration
 
 

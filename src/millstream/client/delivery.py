@@ -61,7 +61,7 @@ def outcome(topic: str, error: "KafkaError | None", message: "RawMessage") -> Se
         if error.name() == "_DESTROY":
             # librdkafka's error for a message whose partition was deleted while it waited.
             return SendResult(
-                topic, error=UnknownTopicError(f"sending to {topic}: it was deleted", "_DESTROY")
+                topic, error=UnknownTopicError(f"sending to {topic}: the topic was deleted", "_DESTROY")
             )
         return SendResult(topic, error=from_kafka(f"sending to {topic}", error))
     offset = message.offset()

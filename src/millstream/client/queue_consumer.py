@@ -139,7 +139,7 @@ class QueueConsumer:
     def receive(self, max_messages: int = 1, timeout: float = 1.0) -> list[QueueMessage]:
         """Up to `max_messages` messages, as soon as there are any; none if none arrive within `timeout` seconds."""
         if self._is_closed:
-            raise ClosedError("the consumer is closed")
+            raise ClosedError("the consumer is closed; create a new one")
         if ahead := self._of_ahead(max_messages):
             return ahead
         left_ms = max(int(timeout * 1000), 0)

@@ -54,7 +54,7 @@ def decode_request(data: bytes | memoryview) -> FoundingRequest:
     try:
         return _request_decoder.decode(data)
     except msgspec.MsgspecError as error:
-        raise MalformedRequest(f"a word about founding that cannot be read: {error}") from error
+        raise MalformedRequest(f"a request about founding a cluster cannot be read: {error}") from error
 
 
 def decode_answer(data: bytes | memoryview) -> PromiseAnswer:

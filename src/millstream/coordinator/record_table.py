@@ -39,7 +39,7 @@ class RecordTable:
         reader = Reader(memoryview(key))
         number = reader.i16()
         if number < 0:
-            raise MalformedRequest(f"a key of kind {number}")
+            raise MalformedRequest(f"a key has the impossible kind {number}")
         kind = self._by_number.get(number)
         if kind is None:
             return None

@@ -247,7 +247,7 @@ class Hub:
         except Exception:  # noqa: BLE001 - streams must not wait for a reader that is gone
             _log.exception("queue reader failed", group=self.group, place=str(self.place))
             for taker in self._takers:
-                taker.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the reader of the queue failed"))
+                taker.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the queue could not be read"))
 
     async def _run(self) -> None:
         pause_s, look_s = _RETRY_S[0], _LOOK_S[0]

@@ -81,7 +81,7 @@ class Redrive:
         found = self._topics.known(name)
         if found is None:
             raise Problem(
-                409, f"the letter at offset {letter.record.offset} came from topic {name}, which is gone"
+                409, f"the letter at offset {letter.record.offset} came from topic {name}, which was deleted"
             )
         return found
 

@@ -79,7 +79,7 @@ class Exchange:
         try:
             found = await self.begin(renewed)
             if found.principal != client.caller.principal:
-                raise Violation(Reason.NOT_AUTHORIZED, "another one than the client that connected")
+                raise Violation(Reason.NOT_AUTHORIZED, "AUTH names another principal than CONNECT")
         except Violation as violation:
             client.machine.close(violation.reason, violation.message)
         else:

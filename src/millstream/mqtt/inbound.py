@@ -90,19 +90,19 @@ class Inbound:
         if packet_id not in self._second:
             raise Violation(
                 Reason.RECEIVE_MAXIMUM_EXCEEDED,
-                f"{self.unacknowledged} messages wait for their acknowledgement; so many are allowed",
+                f"{self.unacknowledged} messages wait for their acknowledgement; no more are allowed",
             )
 
     def _resolve(self, alias: int, topic: str) -> str:
         if alias > self._limits.topic_alias_maximum:
             raise Violation(
                 Reason.TOPIC_ALIAS_INVALID,
-                f"topic alias {alias}; the highest is {self._limits.topic_alias_maximum}",
+                f"topic alias {alias} is too high; the highest is {self._limits.topic_alias_maximum}",
             )
         known = self._aliases.get(alias, "")
         if not topic:
             if not known:
-                raise protocol_error(f"topic alias {alias} stands for nothing")
+                raise protocol_error(f"topic alias {alias} was not set: send the topic with it first")
             return known
         self._alias_bytes += len(topic.encode()) - len(known.encode())
         if self._alias_bytes > self._limits.max_alias_bytes:

@@ -112,7 +112,7 @@ async def _take_turn(client: "Client") -> None:
             await asyncio.wait({earlier.ended}, timeout=until - loop.time())
             if not earlier.ended.done() or client.machine.state is State.CLOSED:
                 raise KafkaError(
-                    ErrorCode.COORDINATOR_NOT_AVAILABLE, "the end of the last connection is not known yet"
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE, "the client's last connection is still open"
                 )
             ended = earlier
     finally:

@@ -254,7 +254,7 @@ class Layout(Generic[T]):
         reader = Reader(memoryview(data))
         version = reader.i16()
         if version < 0:
-            raise MalformedRequest(f"a value of version {version}")
+            raise MalformedRequest(f"a value has the impossible version {version}")
         reader.flexible = version >= self._flexible_from
         value: T = self._at(min(version, self._newest), reader.flexible).read(reader)
         return value

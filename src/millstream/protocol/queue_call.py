@@ -185,7 +185,7 @@ def decode_request(data: memoryview) -> QueueRequest:
     try:
         return _requests.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"no request about queues: {error}") from None
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"unreadable queue request: {error}") from None
 
 
 def encode_reply(answer: msgspec.Struct | KafkaError) -> bytes:

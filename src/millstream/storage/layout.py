@@ -107,9 +107,9 @@ def decode_start_offset(data: bytes, path: str) -> int:
     try:
         version, offset, *_ = without_checksum(data).split("\n")
         if version != "0":
-            raise ValueError(f"version {version}")
+            raise ValueError(f"version {version} is unknown")
         if int(offset) < 0:
-            raise ValueError(f"offset {offset}")
+            raise ValueError(f"offset {offset} is negative")
         return int(offset)
     except ValueError as error:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} cannot be read: {error}") from None

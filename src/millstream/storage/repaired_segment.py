@@ -74,7 +74,7 @@ class RepairedSegment:
             self._fetched.append((header, data[position : position + header.size_bytes]))
             self.next_offset = header.last_offset + 1
         if found == self.next_offset:
-            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"offset {found} is not there to be had")
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"the other replica has no offset {found}")
 
     def _fits(self, header: BatchHeader) -> bool:
         is_inside = self._damaged.base_offset <= header.base_offset and header.last_offset < self._end_offset

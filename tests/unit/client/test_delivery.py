@@ -113,7 +113,7 @@ def test_a_message_that_waited_for_a_deleted_partition_is_told_that_the_topic_is
     result = outcome("events", KafkaError(KafkaError._DESTROY), RawMessage(topic="events", partition=1))
 
     assert isinstance(result.error, UnknownTopicError)
-    assert "sending to events: it was deleted" in str(result.error)
+    assert "sending to events: the topic was deleted" in str(result.error)
 
 
 def test_unknown_offset_is_minus_one() -> None:

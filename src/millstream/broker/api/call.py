@@ -196,7 +196,7 @@ class Call(msgspec.Struct):
     def require_node(self) -> None:
         """Refuse a request that only other nodes may send, unless it arrived at their listener."""
         if not self.is_from_node:
-            raise MalformedRequest(f"{self.api.name} of another node, at a listener that is for clients")
+            raise MalformedRequest(f"{self.api.name} is for nodes; this listener serves clients")
 
     @property
     def source(self) -> object:

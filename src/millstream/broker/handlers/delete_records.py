@@ -61,7 +61,7 @@ async def _delete(
             )
         offset = partition.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset
         if not 0 <= offset <= partition.high_watermark:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is after the end")
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"the log has no offset {offset}")
         await upkeep.delete_records_before(partition, offset)
         low_watermark = await replication.low_watermark(partition, offset, timeout_s)
         if low_watermark < offset:

@@ -275,7 +275,7 @@ class DelayedFetch:
         if not partition.is_leader:
             if wanted.fetch_offset > partition.log.log_end_offset:
                 raise KafkaError(
-                    ErrorCode.OFFSET_NOT_AVAILABLE, f"offset {wanted.fetch_offset} has not come here yet"
+                    ErrorCode.OFFSET_NOT_AVAILABLE, f"offset {wanted.fetch_offset} is not copied here yet"
                 )
             return False
         if partition.log.config.client_routing == "proxy":

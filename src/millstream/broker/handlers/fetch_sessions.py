@@ -124,7 +124,7 @@ class FetchSessions:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {request.session_id}")
         if session.by_topic_id != by_topic_id:
             raise KafkaError(
-                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the session names topics in another way"
+                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the session mixes topic names and topic ids"
             )
         if session.next_epoch != request.session_epoch:
             raise KafkaError(

@@ -94,7 +94,7 @@ async def _look_up(
     if state is not None and end < state.epoch_start_offset and timestamp not in (EARLIEST, EARLIEST_LOCAL):
         # A new leader does not know the committed offset of the previous one yet: an answer might go backwards.
         raise KafkaError(
-            ErrorCode.OFFSET_NOT_AVAILABLE, "the leader is new and has not heard of its followers yet"
+            ErrorCode.OFFSET_NOT_AVAILABLE, "the leader is new and does not know what is committed; try again"
         )
     if timestamp == LATEST:
         return TimestampOffset(-1, end, partition.leader_epoch)

@@ -108,7 +108,7 @@ def _write_request(key: ShareKey, each: Any) -> WriteState:
         batch.delivery_state not in stored or not 0 <= batch.first_offset <= batch.last_offset
         for batch in each.state_batches
     ):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a state batch has no such state, or no such range")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a state batch has an unknown state or bad offsets")
     return WriteState(
         key,
         each.state_epoch,

@@ -86,7 +86,7 @@ async def _create(
         left = deadline - asyncio.get_running_loop().time()
         try:
             if outcomes and left <= 0 < patience.total_seconds():
-                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "there was no time left for this topic")
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the timeout was over before this topic")
             part = replace(each, earlier_partitions=earlier)
             outcomes += await submit_within(metadata, part, datetime.timedelta(seconds=left))
         except KafkaError as error:

@@ -79,7 +79,7 @@ def next_step(now: Situation) -> Join | Propose | Wait:
 def chosen_voters(now: Situation, node_ids: Collection[int]) -> tuple[MemberKey, ...]:
     """The initial voters that an operator chose; CannotFound where that could make a second cluster, or none."""
     if any(each.members for each in now.answers):
-        raise CannotFound("there is a cluster already, which this node waits to be let in by")
+        raise CannotFound("there is a cluster already, and this node waits to be let in")
     if known := _known_cluster(now):
         raise CannotFound(_other_cluster(known))
     _require_same_seeds(now)

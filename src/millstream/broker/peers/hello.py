@@ -50,7 +50,7 @@ def decode_hello(data: bytes | memoryview) -> Hello:
     try:
         return _hello_decoder.decode(data)
     except msgspec.MsgspecError as error:
-        raise MalformedRequest(f"a greeting between nodes that cannot be read: {error}") from error
+        raise MalformedRequest(f"a greeting between nodes cannot be read: {error}") from error
 
 
 def decode_welcome(data: bytes | memoryview) -> Welcome:

@@ -163,7 +163,7 @@ class Following(msgspec.Struct, eq=False):
         if reply.diverging_epoch is not None:
             target = self.partition.log
             offset = truncation_offset(target.epochs, target.log_end_offset, EpochEnd(*reply.diverging_epoch))
-            await self._truncate(offset, "the leader's history is another")
+            await self._truncate(offset, "the leader's log differs from here on")
             return
         if len(reply.records):
             if self._is_empty:
@@ -229,7 +229,7 @@ class Following(msgspec.Struct, eq=False):
             start, end = reply.log_start_offset, max(reply.high_watermark, reply.log_start_offset)
             offset = start if target.log_end_offset < start else min(end, target.log_end_offset)
             if offset == target.log_end_offset:
-                raise KafkaError(reply.error, "the leader has not come this far")
+                raise KafkaError(reply.error, "the leader's log ends before this replica's next offset")
             await self._truncate(offset, "the leader's log does not reach here")
             return
         if reply.error not in _PASSING and reply.error != self.told_error:
@@ -248,7 +248,7 @@ class Following(msgspec.Struct, eq=False):
         partition, target = self.partition, self.partition.log
         if offset == target.log_end_offset:
             raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, "the leader's history is another, and ends here too"
+                ErrorCode.OFFSET_OUT_OF_RANGE, "the leader's log differs from this one but also ends here"
             )
         sometimes("a follower cut its log")
         is_committed = offset < partition.high_watermark and not self._is_empty

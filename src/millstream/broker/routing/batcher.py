@@ -260,7 +260,7 @@ class _Lane:
             self._producer_id = None
             self._end_all(
                 sendings,
-                KafkaError(ErrorCode.REQUEST_TIMED_OUT, "sending was interrupted; it may be in the log"),
+                KafkaError(ErrorCode.REQUEST_TIMED_OUT, "interrupted; the message may be in the log"),
             )
             raise
         else:

@@ -190,7 +190,7 @@ def decode_call(data: bytes | memoryview) -> tuple[Caller, AnyCall]:
     try:
         envelope = _envelope_decoder.decode(data)
     except msgspec.MsgspecError as error:
-        raise MalformedRequest(f"a call between nodes that cannot be read: {error}") from error
+        raise MalformedRequest(f"a call between nodes cannot be read: {error}") from error
     return envelope.caller, envelope.call
 
 

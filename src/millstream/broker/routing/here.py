@@ -166,7 +166,7 @@ def _require_known_end(partition: Partition) -> None:
     if state is not None and partition.high_watermark < state.epoch_start_offset:
         # A new leader does not know the committed offset of the previous one yet: an answer might go backwards.
         raise KafkaError(
-            ErrorCode.OFFSET_NOT_AVAILABLE, "the leader is new and has not heard of its followers yet"
+            ErrorCode.OFFSET_NOT_AVAILABLE, "the leader is new and does not know what is committed; try again"
         )
 
 
@@ -186,7 +186,7 @@ async def _acknowledged(partition: Partition, last_offset: int, by_all: bool, ti
             await waiter.done
     except TimeoutError:
         raise KafkaError(
-            ErrorCode.REQUEST_TIMED_OUT, "the records were not as durable as was asked for in time"
+            ErrorCode.REQUEST_TIMED_OUT, "the records did not become as durable as asked for in time"
         ) from None
 
 

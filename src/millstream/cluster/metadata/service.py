@@ -278,7 +278,7 @@ class MetadataService:
     def _require_newest(self, beat: BrokerHeartbeat) -> None:
         epoch, sequence = self._beats.get(beat.broker_id, (-1, 0))
         if beat.epoch == epoch and beat.sequence < sequence:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "a newer sign of life of this broker came before")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a newer heartbeat of this broker came first")
         if beat.epoch >= epoch:
             self._beats[beat.broker_id] = beat.epoch, beat.sequence
 

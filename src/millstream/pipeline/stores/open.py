@@ -74,5 +74,5 @@ def _duration(name: str, text: str | None) -> timedelta | None:
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
     if duration_ms == 0 or duration_ms < -1:
-        raise ValueError(f"{name} must be longer than nothing, or unlimited")
+        raise ValueError(f"{name} must be longer than 0, or unlimited")
     return timedelta(milliseconds=duration_ms) if duration_ms > 0 else None

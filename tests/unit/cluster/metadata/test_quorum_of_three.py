@@ -370,7 +370,7 @@ def test_a_sign_of_life_tells_what_must_be_known_and_an_older_one_undoes_nothing
             for number, epoch in epochs.items():
                 standing = await leader.decide(BrokerHeartbeat(number, epoch, sequence=2))
                 assert standing.index == leader.quorum.applied_index
-            with pytest.raises(KafkaError, match="newer sign of life"):
+            with pytest.raises(KafkaError, match="newer heartbeat"):
                 await leader.decide(BrokerHeartbeat(1, epochs[1], can_write=False, sequence=1))
             assert leader.image.is_live(1)
             await leader.decide(BrokerHeartbeat(1, epochs[1], can_write=False, sequence=3))

@@ -43,7 +43,7 @@ def test_influx(tmp_path: Path, url: str, path: str) -> None:
         ("postgres:x", "unknown kind 'postgres'; use parquet:"),
         ("parquet:x?retain=1d", "unknown option 'retain'; it may have retention"),
         ("parquet:x?retention=1", "retention: '1' has no unit"),
-        ("parquet:x?retention=0s", "longer than nothing"),
+        ("parquet:x?retention=0s", "longer than 0"),
         ("influx:127.0.0.1:8086?db=x", "not an address such as"),
         ("influx:http://127.0.0.1:8086", "add ?db=NAME"),
         ("influx:http://127.0.0.1:8086?db=x&bucket=y", "unknown option 'bucket'"),
