@@ -51,7 +51,7 @@ def retained_lost(patch: pytest.MonkeyPatch) -> None:
 def will_sent_twice(patch: pytest.MonkeyPatch) -> None:
     """What a coordinator owes has no number, so a partition does not know again what was appended before."""
     patch.setattr(mqtt_sessions, "encode_batch", lambda records, **_numbers: encode_batch(records))
-    patch.setattr(SessionCoordinator, "_owed_appended", _appended)
+    patch.setattr(SessionCoordinator, "_pending_appended", _appended)
 
 
 def _appended(self: SessionCoordinator, _turn: Turn, request: Any) -> None:

@@ -5,12 +5,12 @@ import msgspec
 from millstream.coordinator.mqtt_sessions.machine import SessionCoordinator
 from millstream.coordinator.mqtt_sessions.records import KeptMessage, StoredWill
 from millstream.coordinator.mqtt_sessions.requests import (
-    AppendOwed,
+    AppendPending,
     CloseSession,
     NeedProducer,
     OpenSession,
-    OwedAppended,
-    OwedRefused,
+    PendingAppended,
+    PendingRefused,
     ProducerGiven,
     SessionRequest,
 )
@@ -97,22 +97,22 @@ class Coordinator:
             if reports:
                 self.ask(ProducerGiven(77))
             return
-        assert isinstance(effect, AppendOwed)
-        refused = next((owed for owed in effect.owed if owed.message.value == b"refused"), None)
+        assert isinstance(effect, AppendPending)
+        refused = next((each for each in effect.messages if each.message.value == b"refused"), None)
         if refused is not None:
-            self.ask(OwedRefused(refused.number))
+            self.ask(PendingRefused(refused.number))
             return
-        for owed in effect.owed:
-            place = (owed.message.topic, owed.message.partition)
+        for each in effect.messages:
+            place = (each.message.topic, each.message.partition)
             if effect.epoch > self.epochs.get(place, 0):
                 self.epochs[place] = effect.epoch
                 self.started[place] = len(self.appended.get(place, []))
             before = self.appended.setdefault(place, [])[self.started.get(place, 0) :]
-            assert owed.sequence <= len(before), "a gap in the sequence"
-            if owed.sequence == len(before):
-                self.appended[place].append(owed.message.value.decode())
+            assert each.sequence <= len(before), "a gap in the sequence"
+            if each.sequence == len(before):
+                self.appended[place].append(each.message.value.decode())
         if reports:
-            self.ask(OwedAppended(tuple(owed.number for owed in effect.owed)))
+            self.ask(PendingAppended(tuple(each.number for each in effect.messages)))
 
     def sent(self, topic="mqtt", partition=0):
         return self.appended.get((topic, partition), [])

@@ -89,7 +89,7 @@ class GatewayProcess:
     def _health(self) -> Health:
         metadata = self._gateway.metadata
         reasons = [] if metadata.followed is not None else [metadata.trouble]
-        was_found = metadata.known.is_set()
+        was_found = metadata.has_image.is_set()
         status = HealthStatus.DEGRADED if was_found else HealthStatus.STARTING
         return Health(
             status=status if reasons else HealthStatus.OK,

@@ -127,7 +127,7 @@ class HandlerParts:
 
         node, replicas = self._node, self._node.replicas
         return FollowerFetches(
-            node.logs.reads, replicas.replication, replicas.given, node.metadata, node.delayed
+            node.logs.reads, replicas.replication, replicas.followers_throttle, node.metadata, node.delayed
         )
 
 

@@ -109,7 +109,7 @@ def report(error: Exception) -> int:
         print_error(str(error))
         return error.exit_code
     if isinstance(error, client_errors.ClientError):
-        message, code = told(error)
+        message, code = message_and_code(error)
         print_error(message)
         return code
     if isinstance(error, OSError):
@@ -121,7 +121,7 @@ def report(error: Exception) -> int:
     return ExitCode.FAILURE
 
 
-def told(error: "ClientError") -> "tuple[str, ExitCode]":
+def message_and_code(error: "ClientError") -> "tuple[str, ExitCode]":
     """The message for a failure of the client, with the remedy, and the exit code."""
     from millstream.client import errors
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from millstream.cli import output
-from millstream.cli.errors import ExitCode, Unreachable, UsageError, debugging, print_error, told
+from millstream.cli.errors import ExitCode, Unreachable, UsageError, debugging, message_and_code, print_error
 from millstream.cli.options import confirm, parse_pairs
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ def delete_each(
                 delete(name)
                 deleted.append(name)
             except ClientError as error:
-                message, code = told(error)
+                message, code = message_and_code(error)
                 if code == ExitCode.UNREACHABLE:
                     raise
                 print_error(message)

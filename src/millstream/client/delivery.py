@@ -90,7 +90,7 @@ class Deliveries:
     def __init__(self) -> None:
         self.changed = threading.Condition()
         self.waiting = 0
-        self.unseen: dict[SendHandle, ClientError] = {}
+        self.unreported: dict[SendHandle, ClientError] = {}
 
 
 class SendHandle:
@@ -120,7 +120,7 @@ class SendHandle:
         """Wait for the broker's answer; raises what went wrong, or TimedOutError after `timeout` seconds."""
         result = self._result or self._wait(timeout)
         if result.error is not None:
-            self._deliveries.unseen.pop(self, None)
+            self._deliveries.unreported.pop(self, None)
             raise result.error
         return result
 
@@ -129,7 +129,7 @@ class SendHandle:
         result, deliveries = outcome(self._topic, error, message), self._deliveries
         if result.error is not None and self._callback is None:
             # Must come before `_result` is set: a caller that sees the result removes the failure again.
-            deliveries.unseen[self] = result.error
+            deliveries.unreported[self] = result.error
         self._result = result
         if self._callback is not None:
             self._report(self._callback, result)

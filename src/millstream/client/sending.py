@@ -87,10 +87,10 @@ class Sender:
             left = self._raw.flush(-1 if timeout is None else timeout)
             if left:
                 raise TimedOutError(f"flush: {left} messages were still on their way after {timeout} s")
-        unseen = self._deliveries.unseen
-        if unseen:
-            errors = list(unseen.values())
-            unseen.clear()
+        unreported = self._deliveries.unreported
+        if unreported:
+            errors = list(unreported.values())
+            unreported.clear()
             raise errors[0] if len(errors) == 1 else _many(errors)
 
     def close(self, timeout: float | None) -> None:

@@ -84,7 +84,7 @@ class Balanced:
             leader = min(load, key=lambda each: (each.leaders, each.replicas, each.broker_id))
             others = sorted((each for each in load if each is not leader), key=_fewest_replicas)
             load.give([leader, *others], wanted.replication_factor)
-        return load.given
+        return load.placed
 
     def arrange(self, candidates: Sequence[Candidate], partitions: Sequence[Placed]) -> list[Replicas]:
         """As few moves as make the numbers of replicas differ by one at most; leaders change without a copy."""
@@ -114,7 +114,7 @@ class Modulo:
         load = _Load(candidates)
         for number in range(wanted.count):
             load.give(_turned(candidates, wanted.ordinal + number), wanted.replication_factor)
-        return load.given
+        return load.placed
 
     def arrange(self, candidates: Sequence[Candidate], partitions: Sequence[Placed]) -> list[Replicas]:
         return arrange_topics(self, candidates, partitions)
@@ -145,7 +145,7 @@ class Ring:
             # The sort is stable: brokers that have their share come last, in ring order.
             others.sort(key=lambda each: each.replicas >= most_replicas)
             load.give([leader, *others], wanted.replication_factor)
-        return load.given
+        return load.placed
 
     def arrange(self, candidates: Sequence[Candidate], partitions: Sequence[Placed]) -> list[Replicas]:
         return arrange_topics(self, candidates, partitions)
@@ -239,7 +239,7 @@ class _Load:
 
     def __init__(self, candidates: Iterable[Candidate]) -> None:
         self._by_id = {each.broker_id: each for each in sorted(candidates, key=lambda each: each.broker_id)}
-        self.given: list[Replicas] = []
+        self.placed: list[Replicas] = []
 
     def __iter__(self) -> Iterator[Candidate]:
         return iter(self._by_id.values())
@@ -249,7 +249,7 @@ class _Load:
 
     def give(self, preferred: Sequence[Candidate], count: int) -> None:
         chosen = _spread_over_racks(preferred, count)
-        self.given.append(chosen)
+        self.placed.append(chosen)
         for place, broker in enumerate(chosen):
             each = self._by_id[broker]
             self._by_id[broker] = replace(

@@ -206,14 +206,14 @@ class Shard(Generic[M]):
         finally:
             self._trimmer = None
 
-    def _abandon(self, reason: str, error: BaseException, told: KafkaError) -> None:
+    def _abandon(self, reason: str, error: BaseException, error_for_callers: KafkaError) -> None:
         """State and log may differ now: answer everyone, and rebuild the state from the log."""
         expected = is_expected(error)
         tell = _log.warning if expected else _log.error
         # Only unexpected errors need a traceback, not a temporary lack of in-sync replicas.
         trace = {} if expected else {"exc_info": error}
         tell("coordinator rebuilt", partition=self._name, reason=reason, error=str(error), **trace)
-        self._drop_all(told)
+        self._drop_all(error_for_callers)
         if self._has_written:
             self._has_written = False
             self.load()

@@ -19,7 +19,7 @@ class BreakerState(enum.Enum):
 class Breaker:
     """`changed(old, new)` is called at each change. Time comes from the caller, in seconds."""
 
-    __slots__ = ("_changed", "_failures", "_limit", "_open_until", "_pause_s", "_trying", "state")
+    __slots__ = ("_failures", "_limit", "_on_change", "_open_until", "_pause_s", "_trying", "state")
 
     def __init__(
         self, failures: int, pause_s: float, changed: Callable[[BreakerState, BreakerState], None]
@@ -27,7 +27,7 @@ class Breaker:
         self.state = BreakerState.CLOSED
         self._limit = failures
         self._pause_s = pause_s
-        self._changed = changed
+        self._on_change = changed
         self._failures = 0
         self._open_until = 0.0
         self._trying = False
@@ -66,4 +66,4 @@ class Breaker:
     def _become(self, state: BreakerState) -> None:
         old, self.state = self.state, state
         if old is not state:
-            self._changed(old, state)
+            self._on_change(old, state)

@@ -25,7 +25,7 @@ _ADVICE_FOR_A_NODE = "while a cluster is founded or nodes start, wait; else see 
 _PROBE = Caller(client_id="millstream-gateway", listener="HTTP")
 
 
-class Known(msgspec.Struct):
+class KnownBroker(msgspec.Struct):
     """A broker. `is_healthy` is from the last check or from the cluster."""
 
     url: str
@@ -39,9 +39,9 @@ class Brokers:
         self._settings = settings
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
-        self._known: dict[int, Known] = {}
+        self._known: dict[int, KnownBroker] = {}
         self._next_change: asyncio.Future[None] = self._loop.create_future()
-        self._ringing: asyncio.TimerHandle | None = None
+        self._announcement_timer: asyncio.TimerHandle | None = None
         self._leaders: dict[str, int] = {}
         self._has_healthy = True
         self._checking: asyncio.Task[None] | None = None
@@ -59,8 +59,8 @@ class Brokers:
         if self._checking is not None:
             self._checking.cancel()
             await asyncio.gather(self._checking, return_exceptions=True)
-        if self._ringing is not None:
-            self._ringing.cancel()
+        if self._announcement_timer is not None:
+            self._announcement_timer.cancel()
 
     # -- for pages and status calls
 
@@ -126,7 +126,7 @@ class Brokers:
 
     async def _next_leader(self, place: Place) -> int:
         while True:
-            self._ring_later()
+            self._announce_later()
             await asyncio.shield(self._next_change)
             leader = self._doors.view.leader(place)
             if leader is not None and self._of(leader).breaker.allows(self._loop.time()):
@@ -161,23 +161,23 @@ class Brokers:
 
     # -- changes in the cluster
 
-    def _of(self, broker: int) -> Known:
+    def _of(self, broker: int) -> KnownBroker:
         known = self._known.get(broker)
         if known is None:
             image = self._doors.metadata.image.brokers.get(broker)
             known = self._add(broker, _url(image) if image is not None else f"broker-{broker}")
         return known
 
-    def _add(self, broker: int, url: str) -> Known:
+    def _add(self, broker: int, url: str) -> KnownBroker:
         def changed(old: BreakerState, new: BreakerState) -> None:
             self._metrics.breaker_open.labels(url).value = _OPEN_VALUE[new]
             write = _log.warning if new is BreakerState.OPEN else _log.info
             write("circuit breaker changed", broker=url, was=old.value, now=new.value)
             self._note_healthy()
-            self._ring()
+            self._announce_change()
 
         breaker = Breaker(self._settings.breaker_failures, self._settings.breaker_pause / 1000, changed)
-        known = self._known[broker] = Known(url, breaker)
+        known = self._known[broker] = KnownBroker(url, breaker)
         self._metrics.broker_health.labels(url).value = 1
         self._metrics.breaker_open.labels(url).value = 0
         return known
@@ -200,7 +200,7 @@ class Brokers:
         for family in (self._metrics.broker_health, self._metrics.breaker_open):
             family.remove(url)
 
-    def _set_health(self, known: Known, *, is_healthy: bool) -> None:
+    def _set_health(self, known: KnownBroker, *, is_healthy: bool) -> None:
         if known.is_healthy is not is_healthy:
             known.is_healthy = is_healthy
             self._metrics.broker_health.labels(known.url).value = int(is_healthy)
@@ -214,7 +214,7 @@ class Brokers:
             self._note_healthy()
         if old.topics is not new.topics:
             self._note_failovers(old, new)
-        self._ring()
+        self._announce_change()
 
     def _note_failovers(self, old: MetadataImage, new: MetadataImage) -> None:
         for name, topic in new.topics.items():
@@ -226,19 +226,19 @@ class Brokers:
                     to = self.url(now.leader) if now.leader >= 0 else None
                     _log.info("failover", place=f"{name}-{now.index}", left=self.url(was.leader), to=to)
 
-    def _ring(self) -> None:
+    def _announce_change(self) -> None:
         change, self._next_change = self._next_change, self._loop.create_future()
         change.set_result(None)
 
-    def _ring_later(self) -> None:
+    def _announce_later(self) -> None:
         """Look again soon: a leader may return without a metadata change, when its node is alive again."""
-        if self._ringing is None:
+        if self._announcement_timer is None:
 
-            def ring() -> None:
-                self._ringing = None
-                self._ring()
+            def announce() -> None:
+                self._announcement_timer = None
+                self._announce_change()
 
-            self._ringing = self._loop.call_later(_LOOK_AGAIN_S, ring)
+            self._announcement_timer = self._loop.call_later(_LOOK_AGAIN_S, announce)
 
     # -- health checks
 

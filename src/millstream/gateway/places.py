@@ -58,9 +58,9 @@ class Turns:
     """
 
     def __init__(self, later: Callable[[Callable[[], None]], object]) -> None:
-        self._later = later
+        self._call_later = later
         self._last: dict[str, int] = {}
-        self._together: dict[str, int] = {}
+        self._turn_counts: dict[str, int] = {}
         """Messages of each topic in this turn of the loop."""
 
     def choose(self, topic: str, count: int, partition: int | None, key: bytes | None) -> int:
@@ -72,10 +72,10 @@ class Turns:
         return self.turn(topic, count)
 
     def turn(self, topic: str, count: int) -> int:
-        together = self._together.get(topic, 0)
-        if not self._together:
-            self._later(self._together.clear)
-        self._together[topic] = together + 1
+        together = self._turn_counts.get(topic, 0)
+        if not self._turn_counts:
+            self._call_later(self._turn_counts.clear)
+        self._turn_counts[topic] = together + 1
         chosen = self._last.get(topic, -1)
         if together % _MAX_TOGETHER == 0:
             chosen += 1

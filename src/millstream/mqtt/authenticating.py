@@ -70,7 +70,7 @@ class Exchange:
         if self._asked is not None:
             asked, self._asked = self._asked, None
             asked.set_result(want.data)
-        elif want.again and self._connect is not None:
+        elif want.is_connected and self._connect is not None:
             self._client.spawn(self._again(self._connect, want.data))
 
     async def _again(self, connect: Connect, data: bytes | None) -> None:

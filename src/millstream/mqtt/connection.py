@@ -101,10 +101,10 @@ class Connection:
         self._connect: Connect | None = None
         self._has_will = False
         self._method: str | None = None
-        self._again = False
+        self._is_reauthenticating = False
         self._waiting: list[Packet | Violation] = []
         # Set during SUBSCRIBE and UNSUBSCRIBE: later packets wait, including what the client publishes.
-        self._changing = False
+        self._is_subscribing = False
         self.answered: list[tuple[Delivery, int]] = []
         """Answered deliveries of shared subscriptions, with the reason codes; the owner takes them."""
         self._out: list[bytes] = []
@@ -117,7 +117,7 @@ class Connection:
     def receive(self, data: bytes, now_ms: int) -> None:
         """Handle the client's bytes. Packets wait while the session is opened or filters change."""
         packets = self._decoder.feed(data)
-        if self._waiting or self.state is not State.CONNECTED or self._changing:
+        if self._waiting or self.state is not State.CONNECTED or self._is_subscribing:
             self._waiting += packets
             self._handle_waiting(now_ms)
         else:
@@ -150,7 +150,7 @@ class Connection:
         if self.state is State.CLOSED:
             self._waiting.clear()
             return
-        while self._waiting and not self._changing:
+        while self._waiting and not self._is_subscribing:
             if self._waits_for_session(self._waiting[0]):
                 return
             waiting, self._waiting = self._waiting, []
@@ -163,7 +163,7 @@ class Connection:
         try:
             for number, packet in enumerate(packets):
                 connected = self.state is State.CONNECTED
-                if self._changing or (not connected and self._waits_for_session(packet)):
+                if self._is_subscribing or (not connected and self._waits_for_session(packet)):
                     self._waiting += packets[number:]
                     return
                 if connected and type(packet) is Publish:
@@ -208,11 +208,11 @@ class Connection:
             case Pubcomp():
                 self._answered(self.outbound.pubcomp(packet.packet_id, now_ms), 0)
             case Subscribe():
-                self._changing = True
+                self._is_subscribing = True
                 users = packet.properties.user_properties
                 self._wants.append(WantSubscribe(packet.packet_id, wanted_filters(packet), users))
             case Unsubscribe():
-                self._changing = True
+                self._is_subscribing = True
                 self._wants.append(WantUnsubscribe(packet.packet_id, packet.filters))
             case Pingreq():
                 self._out.append(PINGRESP)
@@ -316,8 +316,8 @@ class Connection:
 
     def authenticated(self, data: bytes | None) -> None:
         """A connected client has authenticated again."""
-        if self._again:
-            self._again = False
+        if self._is_reauthenticating:
+            self._is_reauthenticating = False
             self._say_auth(Reason.SUCCESS, data)
 
     def _say_auth(self, reason: Reason, data: bytes | None) -> None:
@@ -331,13 +331,15 @@ class Connection:
         if self.state is State.AUTHENTICATING:
             expected, self.state = Reason.CONTINUE_AUTHENTICATION, State.OPENING
         elif self.state is State.CONNECTED:
-            expected = Reason.CONTINUE_AUTHENTICATION if self._again else Reason.RE_AUTHENTICATE
-            self._again = True
+            expected = Reason.CONTINUE_AUTHENTICATION if self._is_reauthenticating else Reason.RE_AUTHENTICATE
+            self._is_reauthenticating = True
         else:
             raise protocol_error("AUTH before the server has asked for it")
         if packet.reason != expected:
             raise protocol_error(f"AUTH with the reason 0x{packet.reason:02x} at the wrong time")
-        self._wants.append(WantAuthentication(method, packet.properties.authentication_data, self._again))
+        self._wants.append(
+            WantAuthentication(method, packet.properties.authentication_data, self._is_reauthenticating)
+        )
 
     # -- publishing
 
@@ -406,7 +408,7 @@ class Connection:
     def _changed(self, answer: Suback | Unsuback, now_ms: int) -> None:
         if self.state is State.CONNECTED:
             self._out.append(encode(answer, self.version))
-            self._changing = False
+            self._is_subscribing = False
             self._handle_waiting(now_ms)
 
     def _answered(self, delivery: Delivery | None, reason: int) -> None:

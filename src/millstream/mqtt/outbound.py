@@ -301,5 +301,5 @@ class Outbound:
             alias = self._aliases[message.topic] = len(self._aliases) + 1
         if alias is not None:
             properties = replace(properties, topic_alias=alias)
-        frame = publish_frame(topic, message.payload, qos, delivery.retain, V5, properties, outgoing.told)
+        frame = publish_frame(topic, message.payload, qos, delivery.retain, V5, properties, outgoing.extras)
         return frame.with_id(packet_id) if qos else frame.before + frame.after

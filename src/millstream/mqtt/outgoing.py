@@ -21,29 +21,29 @@ class Outgoing:
     """`place` and `offset` find the message in the log again, as long as the topic still has the id `topic_id`.
 
     A message of a shared subscription has a `group`, which learns the outcome, and `until_ms`, when its lock ends;
-    `incarnation` tells its topic from another of the same name. `told` are encoded user properties that the delivery
+    `incarnation` tells its topic from another of the same name. `extras` are encoded user properties that the delivery
     has besides the message's own.
     """
 
     __slots__ = (
         "_frames",
+        "extras",
         "group",
         "incarnation",
         "message",
         "offset",
         "place",
-        "told",
         "topic_id",
         "until_ms",
     )
 
     def __init__(
-        self, message: Message, place: Place, offset: int, told: bytes = b"", topic_id: bytes = b""
+        self, message: Message, place: Place, offset: int, extras: bytes = b"", topic_id: bytes = b""
     ) -> None:
         self.message = message
         self.place = place
         self.offset = offset
-        self.told = told
+        self.extras = extras
         self.topic_id = topic_id
         self.group: ShareGroup | None = None
         self.incarnation = 0
@@ -74,7 +74,7 @@ class Outgoing:
     ) -> PublishFrame:
         message = self.message
         properties = self.properties(version, identifiers, now_ms)
-        return publish_frame(message.topic, message.payload, qos, retain, version, properties, self.told)
+        return publish_frame(message.topic, message.payload, qos, retain, version, properties, self.extras)
 
     def properties(self, version: int, identifiers: tuple[int, ...], now_ms: int) -> PublishProperties:
         message = self.message

@@ -120,7 +120,7 @@ class Deliveries:
             _, _, rest = message.topic[len(PREFIX) :].partition("/")
             if not rest or not matches(self._queue.rest, rest):
                 return None
-        return Outgoing(message, self._place, record.offset, self._told(queued, own))
+        return Outgoing(message, self._place, record.offset, self._delivery_properties(queued, own))
 
     def _topic(self, own: str, key: bytes) -> str:
         if own.startswith(PREFIX):
@@ -128,7 +128,7 @@ class Deliveries:
         text = key.decode("utf-8", "replace")
         return f"{PREFIX}{self._queue.name}/{text}" if text else f"{PREFIX}{self._queue.name}"
 
-    def _told(self, queued: QueuedRecord, own: str) -> bytes:
+    def _delivery_properties(self, queued: QueuedRecord, own: str) -> bytes:
         offset = b"%d" % queued.record.offset
         size = len(offset)
         number = b"%b:%08x" % (offset, queued.incarnation) if queued.incarnation else offset

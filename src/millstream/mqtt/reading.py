@@ -211,7 +211,7 @@ class Reading:
             if place in self.behind:
                 await self._read(place, topic_id)
         except KafkaError as error:
-            await self._after(error, place, topic_id)
+            await self._recover_from(error, place, topic_id)
 
     async def _read(self, place: Place, topic_id: bytes | None) -> None:
         offset = self.behind[place]
@@ -245,7 +245,7 @@ class Reading:
         reader.flush()
         await asyncio.sleep(0)
 
-    async def _after(self, error: KafkaError, place: Place, topic_id: bytes | None) -> None:
+    async def _recover_from(self, error: KafkaError, place: Place, topic_id: bytes | None) -> None:
         if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
             await asyncio.sleep(_PAUSE_SECONDS)
             return
@@ -308,9 +308,7 @@ class Reading:
                 if error.code is not ErrorCode.CORRUPT_MESSAGE:
                     raise
                 if not is_replicated(place):
-                    log.warning(
-                        "unacknowledged message is damaged and has no other replica", place=str(place)
-                    )
+                    log.warning("unacknowledged message damaged", place=str(place), effect="not sent again")
                     return None
                 if pauses == _REPAIR_PAUSES:
                     raise

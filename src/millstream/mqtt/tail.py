@@ -58,7 +58,7 @@ class Tail:
         self._caller = caller
         self._take = take
         self._task: asyncio.Task[None] | None = None
-        self._moved = asyncio.Event()
+        self._has_moved = asyncio.Event()
         self._at_once = _FIRST_AT_ONCE
 
     def start(self) -> None:
@@ -90,7 +90,7 @@ class Tail:
             topic_id = self.topic_id
             offsets = await self._partitions.offsets(self._caller, self.place)
             while self.position < offsets.latest and topic_id == self.topic_id:
-                await self._moved.wait()
+                await self._has_moved.wait()
 
     async def _run(self) -> None:
         while True:
@@ -124,7 +124,7 @@ class Tail:
         self._tell()
 
     def _tell(self) -> None:
-        moved, self._moved = self._moved, asyncio.Event()
+        moved, self._has_moved = self._has_moved, asyncio.Event()
         moved.set()
 
     async def _go_where_there_is_something(self) -> None:

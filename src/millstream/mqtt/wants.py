@@ -25,7 +25,7 @@ class WantAuthentication(msgspec.Struct, frozen=True):
 
     method: str
     data: bytes | None
-    again: bool
+    is_connected: bool
     """Whether the client is connected already."""
 
 

@@ -122,7 +122,7 @@ class _Connection:
         self._socket = socket.create_connection(address, timeout=_TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._decoder = Decoder(side=Side.CLIENT, version=V5)
-        self._heard: list[Packet | Violation] = []
+        self._received: list[Packet | Violation] = []
         self._socket.sendall(encode(Connect("", V5, True, 0), V5))
         connack = self._hear()
         if not isinstance(connack, Connack) or connack.reason:
@@ -149,12 +149,12 @@ class _Connection:
         self._socket.close()
 
     def _hear(self) -> Packet:
-        while not self._heard:
+        while not self._received:
             data = self._socket.recv(1 << 16)
             if not data:
                 raise EOFError("the connection was closed")
-            self._heard += self._decoder.feed(data)
-        heard = self._heard.pop(0)
+            self._received += self._decoder.feed(data)
+        heard = self._received.pop(0)
         if isinstance(heard, Violation):
             raise heard
         return heard

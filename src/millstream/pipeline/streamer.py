@@ -168,7 +168,7 @@ class Streamer:
         self._limits = limits
         self._began = time.monotonic()
         self._collected: list[ProducerRecord] = []
-        self._taken = 0
+        self._taken_points = 0
         self._gpus: set[object] = set()
         self._time_ms = 0
         self._behind_s = 0.0
@@ -187,7 +187,7 @@ class Streamer:
             raise
         self._finish()
         stored, seconds = self._sender.acknowledged, self._elapsed_s()
-        return Summary(stored, self._taken - stored, len(self._gpus), seconds, self._sender.failure)
+        return Summary(stored, self._taken_points - stored, len(self._gpus), seconds, self._sender.failure)
 
     def _wait_for(self, burst: Burst) -> bool:
         """Wait until the burst is due, and send what was due before. False when the stream ends."""
@@ -207,12 +207,12 @@ class Streamer:
         records = burst.records
         limit = self._limits.points
         if limit is not None:
-            records = records[: limit - self._taken]
+            records = records[: limit - self._taken_points]
         self._collected += records
-        self._taken += len(records)
+        self._taken_points += len(records)
         self._gpus.update(record.key for record in records)
         self._time_ms = burst.time_ms
-        if limit is not None and self._taken >= limit:
+        if limit is not None and self._taken_points >= limit:
             return False
         return len(self._collected) < BATCH_POINTS or self._submit()
 

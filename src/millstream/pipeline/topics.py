@@ -46,10 +46,10 @@ def await_topic(
     def missing(admin: Admin, topics: dict[str, int]) -> int:
         del admin
         others = ", ".join(sorted(each for each in topics if not each.startswith("__"))[:_NAMED]) or "none"
-        told = f"there is no topic {name} at {bootstrap} (topics: {others})"
+        reason = f"there is no topic {name} at {bootstrap} (topics: {others})"
         if not wait:
-            raise UnknownTopicError(f"{told}; a streamer creates it, or: millstream topic create {name}")
-        on_waiting(told)
+            raise UnknownTopicError(f"{reason}; a streamer creates it, or: millstream topic create {name}")
+        on_waiting(reason)
         return 0
 
     return _until_found(bootstrap, name, missing, on_waiting, stop)

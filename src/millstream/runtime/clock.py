@@ -58,8 +58,8 @@ class CautiousTime:
 
     def now_ms(self) -> int:
         wall, steady = self._clock.now_ms(), self._steady.now_ms()
-        said = sorted([wall, *(steady + offset for offset in self._others.values())])
-        return min(wall, steady, said[(len(said) - 1) // 2])
+        estimates = sorted([wall, *(steady + offset for offset in self._others.values())])
+        return min(wall, steady, estimates[(len(estimates) - 1) // 2])
 
 
 class SystemClock:

@@ -43,7 +43,7 @@ def outside(bootstrap: list[str], story: Callable[[GatewayDoors], Awaitable[None
 def test_topics_are_made_written_and_read_from_outside(three: ThreeNodes) -> None:
     async def story(gateway: GatewayDoors) -> None:
         doors = gateway.doors
-        await gateway.metadata.known.wait()
+        await gateway.metadata.has_image.wait()
         assert [each.broker_id for each in doors.view.brokers()] == [1, 2, 3]
         (made,) = await doors.metadata.create_topics(ME, [NewTopic("outside", 3, 3)])
         assert made.error is None
@@ -69,7 +69,7 @@ def test_topics_are_made_written_and_read_from_outside(three: ThreeNodes) -> Non
 
 def test_coordinators_are_asked_from_outside(three: ThreeNodes) -> None:
     async def story(gateway: GatewayDoors) -> None:
-        await gateway.metadata.known.wait()
+        await gateway.metadata.has_image.wait()
         coordinators = gateway.doors.coordinators
         alone = await coordinators.ask(ME, CoordinatorKind.GROUP, "g", ListGroups())
         assert alone.groups == ()
@@ -84,7 +84,7 @@ def test_coordinators_are_asked_from_outside(three: ThreeNodes) -> None:
 def test_another_node_is_followed_when_the_first_one_goes(three: ThreeNodes) -> None:
     async def story(gateway: GatewayDoors) -> None:
         doors, metadata = gateway.doors, gateway.metadata
-        await metadata.known.wait()
+        await metadata.has_image.wait()
         await doors.metadata.create_topics(ME, [NewTopic("moving", 6, 3)])
         # The node that is followed next must have heard of it.
         await asyncio.to_thread(until, lambda: all(three.knows(number, "moving") for number in three.nodes))
@@ -107,6 +107,6 @@ def test_without_a_cluster_nothing_is_done() -> None:
         with pytest.raises(KafkaError) as refusal:
             await gateway.doors.messages.send(ME, Place("any", 0), [Message(None, b"x")])
         assert refusal.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert not gateway.metadata.known.is_set()
+        assert not gateway.metadata.has_image.is_set()
 
     outside([NOBODY], story)

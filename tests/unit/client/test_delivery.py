@@ -58,10 +58,10 @@ def test_failure_is_raised_by_the_result_and_then_seen() -> None:
 
     handle(TOO_LARGE, STORED)
 
-    assert len(deliveries.unseen) == 1
+    assert len(deliveries.unreported) == 1
     with pytest.raises(MessageTooLargeError, match=r"sending to events: .* too large"):
         handle.result()
-    assert not deliveries.unseen
+    assert not deliveries.unreported
 
 
 def test_callback_gets_either_a_result_or_an_error() -> None:
@@ -74,7 +74,7 @@ def test_callback_gets_either_a_result_or_an_error() -> None:
     (stored, no_error), (nothing, error) = calls
     assert (stored, no_error, nothing) == (SendResult("events", 1, 7), None, None)
     assert isinstance(error, MessageTooLargeError)
-    assert not deliveries.unseen
+    assert not deliveries.unreported
 
 
 def test_a_callback_that_raises_keeps_no_report_from_others(caplog: pytest.LogCaptureFixture) -> None:
@@ -150,7 +150,7 @@ def test_a_failure_that_a_waiting_caller_was_told_is_not_told_again() -> None:
         handle.result(90)
 
     timer.join()
-    assert not deliveries.unseen
+    assert not deliveries.unreported
 
 
 def test_reports_for_a_loop_that_is_closed_keep_none_from_the_next() -> None:

@@ -71,6 +71,6 @@ def test_a_session_goes_on_behind_what_was_deleted_when_it_is_known_where_that_i
     deleted = KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "it was deleted")
     found = []
     for _ in range(2):
-        SimulatedLoop().run(reading._after(deleted, PLACE, None))
+        SimulatedLoop().run(reading._recover_from(deleted, PLACE, None))
         found.append(reading.behind[PLACE])
     assert found == [3, 7]

@@ -10,11 +10,11 @@ from millstream.coordinator.decision import Request
 from millstream.coordinator.definition import Definition, InternalTopic
 from millstream.coordinator.mqtt_sessions.machine import SessionCoordinator
 from millstream.coordinator.mqtt_sessions.requests import (
-    AppendOwed,
+    AppendPending,
     Done,
     NeedProducer,
-    OwedAppended,
-    OwedRefused,
+    PendingAppended,
+    PendingRefused,
     ProducerGiven,
     RemoteSessionRequest,
     SessionEffect,
@@ -76,7 +76,7 @@ class MqttSessions:
             (
                 "millstream_mqtt_owed_bytes",
                 "Messages of QoS 2 and wills that wait to be appended to the log.",
-                self._owed_bytes,
+                self._pending_bytes,
             ),
         ):
             registry.computed_gauge(name, documentation, compute)
@@ -84,8 +84,8 @@ class MqttSessions:
     def _sessions(self) -> int:
         return sum(len(machine.state.sessions) for machine in self._hosted().machines())
 
-    def _owed_bytes(self) -> int:
-        return sum(machine.owed_bytes for machine in self._hosted().machines())
+    def _pending_bytes(self) -> int:
+        return sum(machine.pending_bytes for machine in self._hosted().machines())
 
     def close(self) -> None:
         for task in self._tasks:
@@ -110,10 +110,10 @@ class MqttSessions:
             else:
                 return
 
-    async def _append(self, partition: int, effect: AppendOwed) -> None:
+    async def _append(self, partition: int, effect: AppendPending) -> None:
         """Retry until it succeeds or the coordinator has moved; its successor repeats it without duplicates."""
         loop = asyncio.get_running_loop()
-        first = effect.owed[0]
+        first = effect.messages[0]
         place = Place(first.message.topic, first.message.partition)
         unknown_until: float | None = None
         while self._hosted().machine(partition) is not None:
@@ -132,28 +132,28 @@ class MqttSessions:
                     log.info("session message not appended yet", place=str(place), error=error.message)
                     await asyncio.sleep(_PAUSE_SECONDS)
                     continue
-            await self._report(partition, OwedAppended(tuple(owed.number for owed in effect.owed)))
+            await self._report(partition, PendingAppended(tuple(each.number for each in effect.messages)))
             return
 
-    def _batch(self, effect: AppendOwed) -> bytes:
+    def _batch(self, effect: AppendPending) -> bytes:
         """With the time of this attempt: leaders refuse wrong ones, and the clock may have jumped since the first."""
         now_ms = self._now_ms()
         records = [
-            Record(number, now_ms, owed.message.key, owed.message.value, owed.message.headers)
-            for number, owed in enumerate(effect.owed)
+            Record(number, now_ms, each.message.key, each.message.value, each.message.headers)
+            for number, each in enumerate(effect.messages)
         ]
         return encode_batch(
             records,
             producer_id=effect.producer_id,
             producer_epoch=effect.epoch,
-            base_sequence=effect.owed[0].sequence,
+            base_sequence=effect.messages[0].sequence,
         )
 
-    async def _refuse(self, partition: int, effect: AppendOwed, error: KafkaError) -> None:
+    async def _refuse(self, partition: int, effect: AppendPending, error: KafkaError) -> None:
         """One of several may be too large: drop the largest, and let the others be tried again."""
-        largest = max(effect.owed, key=lambda owed: len(owed.message.value or b""))
+        largest = max(effect.messages, key=lambda each: len(each.message.value or b""))
         log.warning("session message dropped", topic=largest.message.topic, error=error.message)
-        await self._report(partition, OwedRefused(largest.number))
+        await self._report(partition, PendingRefused(largest.number))
 
     async def _report(self, partition: int, request: Request[Done]) -> None:
         """Report to the machine that decided on it; if it has moved, its successor learns it from the log."""

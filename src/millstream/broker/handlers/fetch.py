@@ -14,7 +14,7 @@ from millstream.broker.api.call import LATER, Call, Encoded, ReplySlot
 from millstream.broker.handlers.fetch_sessions import FetchSession, FetchSessions
 from millstream.broker.machine import Tasks
 from millstream.broker.partitions.partition import Partition
-from millstream.broker.partitions.reads import Kept, Reads, kept_of
+from millstream.broker.partitions.reads import KeptBatches, Reads, kept_of
 from millstream.broker.replicas.serving import FollowerFetches
 from millstream.broker.server.long_work import SLICE_ELEMENTS, LongWork
 from millstream.broker.server.memory import MemoryBudget, MemoryWaiter
@@ -138,7 +138,7 @@ class DelayedFetch:
         self._wanted = wanted
         self._reply: ReplySlot | None = None
         # By offset too: a request may name a partition twice.
-        self._kept: dict[tuple[str | bytes, int, int], Kept] = {}
+        self._kept: dict[tuple[str | bytes, int, int], KeptBatches] = {}
         self._kept_bytes = 0
         self._missing_bytes = 0
         self._memory: MemoryWaiter | None = None
@@ -252,7 +252,7 @@ class DelayedFetch:
         return reply
 
     @staticmethod
-    def _still_holds(kept: Kept, partition: Partition, wanted: FetchPartition, max_bytes: int) -> bool:
+    def _still_holds(kept: KeptBatches, partition: Partition, wanted: FetchPartition, max_bytes: int) -> bool:
         return (
             kept.leader_epoch == partition.leader_epoch
             and wanted.fetch_offset >= partition.log.log_start_offset

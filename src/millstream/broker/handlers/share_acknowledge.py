@@ -58,7 +58,7 @@ class ShareAcknowledge:
         place = (queue.key.topic_id, queue.key.partition)
         lock_ms = queue.engine.policy.lock_ms
 
-        def told(error: KafkaError | None) -> None:
+        def on_stored(error: KafkaError | None) -> None:
             if error is None:
                 slot.answer_body([settled_reply(call.version, *place, lock_ms, call.throttle_ms)])
             else:
@@ -69,9 +69,9 @@ class ShareAcknowledge:
             if partition.acknowledgement_batches:
                 queue.settle(member, settlements(partition.acknowledgement_batches, renewing=renewing))
         except KafkaError as error:
-            told(error)
+            on_stored(error)
         else:
-            queue.when_stored(told)
+            queue.when_stored(on_stored)
 
     def handle_series(self, series: AcknowledgeSeries, call: Call) -> int:
         """Settle consecutive requests of one session together, with one buffer of replies."""
@@ -105,7 +105,7 @@ class ShareAcknowledge:
             answered = {place: Answered(acknowledge_error=error, leader=self._work.leader(place))}
             return encode_share_acknowledge_reply(version, self._answer(answered, lock_ms), throttle_ms)
 
-        def told(error: KafkaError | None) -> None:
+        def on_stored(error: KafkaError | None) -> None:
             done = settled_reply(version, *place, lock_ms, throttle_ms) if error is None else failure(error)
             if refused:
                 each = [failure(refused[at]) if at in refused else done for at in range(len(numbers))]
@@ -113,7 +113,7 @@ class ShareAcknowledge:
             else:
                 slot.answer_series(numbers, repeat(done))
 
-        queue.when_stored(told)
+        queue.when_stored(on_stored)
 
     async def _acknowledge(self, request: AcknowledgeRequest, work: Work, call: Call) -> AcknowledgeAnswer:
         try:
@@ -127,12 +127,12 @@ class ShareAcknowledge:
 
     def _answer(self, answered: Mapping[Place, Answered], lock_ms: int) -> AcknowledgeAnswer:
         topics: dict[UUID, list[PartitionOutcome]] = {}
-        for (topic_id, index), told in answered.items():
-            refused = told.acknowledge_error
+        for (topic_id, index), answer in answered.items():
+            refused = answer.acknowledge_error
             outcome = (
                 PartitionOutcome(index)
                 if refused is None
-                else PartitionOutcome(index, refused.code, refused.message, told.leader)
+                else PartitionOutcome(index, refused.code, refused.message, answer.leader)
             )
             topics.setdefault(topic_id, []).append(outcome)
         return AcknowledgeAnswer(

@@ -75,22 +75,22 @@ def _max_wait_s(request: ShareFetchRequest, work: Work) -> float:
 def _answer(request: ShareFetchRequest, work: Work, all_work: SessionWork) -> ShareFetchAnswer:
     topics: dict[UUID, list[FetchedShare]] = {}
     answered = work.answered(full=request.share_session_epoch == OPEN)
-    for (topic_id, index), told in answered.items():
-        topics.setdefault(topic_id, []).append(_partition(index, told))
+    for (topic_id, index), answer in answered.items():
+        topics.setdefault(topic_id, []).append(_partition(index, answer))
     return ShareFetchAnswer(
         lock_ms=work.lock_ms(), topics=list(topics.items()), endpoints=list(all_work.endpoints(answered))
     )
 
 
-def _partition(index: int, told: Answered) -> FetchedShare:
-    error, refused, taken = told.error, told.acknowledge_error, told.taken
+def _partition(index: int, answer: Answered) -> FetchedShare:
+    error, refused, taken = answer.error, answer.acknowledge_error, answer.taken
     return FetchedShare(
         index,
         ErrorCode.NONE if error is None else error.code,
         None if error is None else error.message,
         ErrorCode.NONE if refused is None else refused.code,
         None if refused is None else refused.message,
-        told.leader,
+        answer.leader,
         taken.batches,
         [(each.first, each.last, each.count) for each in taken.ranges],
     )

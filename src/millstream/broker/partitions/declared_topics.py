@@ -38,7 +38,7 @@ class DeclaredTopics:
         self._missing = {topic.name: topic for topic in settings.topics}
         self._causes: dict[str, str] = {}
         """The cause last logged for each missing topic."""
-        self._woken = asyncio.Event()
+        self._may_be_possible = asyncio.Event()
         self._since = clock.monotonic()
         metadata.subscribe(self._changed)
 
@@ -50,10 +50,10 @@ class DeclaredTopics:
     async def run(self) -> None:
         """Return when every topic has existed once."""
         while not await self.create():
-            self._woken.clear()
+            self._may_be_possible.clear()
             try:
                 async with asyncio.timeout(_AGAIN_SECONDS):
-                    await self._woken.wait()
+                    await self._may_be_possible.wait()
             except TimeoutError:
                 continue
 
@@ -69,12 +69,12 @@ class DeclaredTopics:
                     self._created(outcome)
             except KafkaError as error:
                 for topic in ready:
-                    self._waits(topic.name, error)
+                    self._note_refused(topic.name, error)
         return not self._missing
 
     def _changed(self, old: MetadataImage, new: MetadataImage, _records: Records) -> None:
         if self._missing and (old.brokers is not new.brokers or old.topics is not new.topics):
-            self._woken.set()
+            self._may_be_possible.set()
 
     def _compare(self) -> None:
         """Drop topics that exist from the missing ones, and log how they differ from the settings."""
@@ -108,9 +108,9 @@ class DeclaredTopics:
             del self._missing[outcome.name]
             log.info("declared topic created", topic=outcome.name)
         elif outcome.error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            self._waits(outcome.name, outcome.error)
+            self._note_refused(outcome.name, outcome.error)
 
-    def _waits(self, name: str, error: KafkaError) -> None:
+    def _note_refused(self, name: str, error: KafkaError) -> None:
         if error.code in _WITHOUT_CONTROLLER:
             self._log_missing(name, "no controller", error.code.name)
         else:

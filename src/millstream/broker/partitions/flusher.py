@@ -33,7 +33,7 @@ class Flusher:
         self._clock = clock
         self._durations = durations
         self._failed = failed
-        self._due: list[Partition] = []
+        self._to_start: list[Partition] = []
         self._timed: set[Partition] = set()
         self._syncs: dict[Partition, list[asyncio.Future[None]]] = {}
         self._started: dict[Partition, float] = {}
@@ -56,9 +56,9 @@ class Flusher:
         config = log.config
         if config.durable or log.unflushed_messages >= config.flush_messages or log.has_sealed:
             partition.flushing = True
-            if not self._due:
+            if not self._to_start:
                 self._loop.call_soon(self._flush_due)
-            self._due.append(partition)
+            self._to_start.append(partition)
         elif config.flush_ms < MAX_LONG and partition not in self._timed:
             self._timed.add(partition)
             self._loop.call_later(config.flush_ms / 1000, self._flush_timed, partition)
@@ -87,7 +87,7 @@ class Flusher:
         self.flush(partition)
 
     def _flush_due(self) -> None:
-        due, self._due = self._due, []
+        due, self._to_start = self._to_start, []
         for partition in due:
             self._start(partition)
 

@@ -21,7 +21,7 @@ from millstream.storage.lookup import largest_timestamp as largest_of_closed
 from millstream.storage.segment import NO_TIMESTAMP
 
 
-class Kept(NamedTuple):
+class KeptBatches(NamedTuple):
     """Batches for a reader that waits for more, read and verified already."""
 
     batches: memoryview
@@ -37,13 +37,13 @@ class Kept(NamedTuple):
         return b"".join((self.batches, more)) if len(more) else self.batches
 
 
-def kept_of(partition: Partition, found: FetchedPartition) -> Kept:
+def kept_of(partition: Partition, found: FetchedPartition) -> KeptBatches:
     batches, at = memoryview(found.records), 0
     while True:
         header = read_header(batches, at)
         at += header.size_bytes
         if at >= len(batches):
-            return Kept(batches, header.last_offset + 1, partition.leader_epoch)
+            return KeptBatches(batches, header.last_offset + 1, partition.leader_epoch)
 
 
 class Reads:

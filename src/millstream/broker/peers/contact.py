@@ -86,7 +86,7 @@ class ContactWatch:
         self._lease = lease
         self._isolation = isolation
         now = asyncio.get_running_loop().time
-        self._silence = Condition(log, now, "cut off from other nodes", "in contact with other nodes")
+        self._lost_contact = Condition(log, now, "cut off from other nodes", "in contact with other nodes")
         # After a controller dies, no messages arrive until a node stands for election.
         election_ticks = 2 * (raft.election_ticks + raft.heartbeat_ticks)
         self._seconds = max(cluster.session_timeout, election_ticks * cluster.tick) / 1000
@@ -103,7 +103,7 @@ class ContactWatch:
             is_lost = contact.is_lost(voters, leader, network.ended, loop.time())
             is_cut_off = isolation.is_cut_off_by(CutOff.SILENCE)
             if is_lost:
-                self._silence.lasts(effect="clients sent to other nodes")
+                self._lost_contact.lasts(effect="clients sent to other nodes")
                 if not is_cut_off:
                     sometimes("a node was cut off from the others")
                     isolation.cut_off(CutOff.SILENCE)
@@ -121,5 +121,5 @@ class ContactWatch:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._seconds):
                 await self._metadata.quorum.read_barrier()
-            self._silence.ended()
+            self._lost_contact.ended()
             self._isolation.rejoin(CutOff.SILENCE)

@@ -81,7 +81,7 @@ class Founder:
         self._patience_seconds = patience_seconds
         self._wish: Voters | None = None
         self._lock = asyncio.Lock()
-        network.promised = lambda: promise.to
+        network.promised_founder = lambda: promise.to
 
     async def decide(self) -> Voters | None:
         """The voters of the cluster that this node founds now; None when it is to join a cluster instead."""

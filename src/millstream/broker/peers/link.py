@@ -31,9 +31,9 @@ _UNCERTAIN_SECONDS = 0.1
 _FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
 
-Greeted = Callable[["PeerLink", Welcome], None]
+OnGreeted = Callable[["PeerLink", Welcome], None]
 LongMessageLost = Callable[[MemberKey], None]
-Gone = Callable[[MemberKey], None]
+OnEnded = Callable[[MemberKey], None]
 
 
 class PeerLink:
@@ -43,9 +43,9 @@ class PeerLink:
         self,
         address: str,
         hello: Callable[[], Hello],
-        greeted: Greeted,
+        on_greeted: OnGreeted,
         long_message_lost: LongMessageLost,
-        gone: Gone,
+        on_ended: OnEnded,
         *,
         elapsed: Callable[[], float],
         longest_pause: float = LONGEST_PAUSE,
@@ -53,18 +53,18 @@ class PeerLink:
     ) -> None:
         """A seed's address may be its listener for clients: the seed is first asked where nodes connect.
 
-        `gone` is called with a member that had answered when its address starts to refuse connections."""
+        `on_ended` is called with a member that had answered when its address starts to refuse connections."""
         self._elapsed = elapsed
         self._longest_pause = longest_pause
         self._is_seed = is_seed
         self.address = address
         self.peer: MemberKey | None = None
         self._hello = hello
-        self._greeted = greeted
+        self._on_greeted = on_greeted
         self._long_message_lost = long_message_lost
-        self._gone = gone
+        self._on_ended = on_ended
         self._last_peer: MemberKey | None = None
-        self.ended: MemberKey | None = None
+        self.ended_member: MemberKey | None = None
         """The member that was last reached, while its address refuses connections."""
         self.ended_at = float("-inf")
         """When the last refused attempt to connect began."""
@@ -90,19 +90,19 @@ class PeerLink:
                 await self._keep_greeting()
             except ConnectionRefusedError:
                 self.ended_at = tried_at
-                self._tell_gone()
+                self._report_ended()
             except (OSError, EOFError, TimeoutError, UnicodeError, KafkaError, msgspec.MsgspecError):
-                self.ended = None
+                self.ended_member = None
             # A connection that worked is retried at once, to learn whether the process ended or only the connection.
             await asyncio.sleep(_RETRY_SECONDS if self._greetings > greetings else pause)
             pause = min(2 * pause, self._longest_pause)
 
-    def _tell_gone(self) -> None:
+    def _report_ended(self) -> None:
         """Report it once: a node that refuses connections may still be alive, and shows it in other ways."""
         peer, self._last_peer = self._last_peer, None
         if peer is not None:
-            self.ended = peer
-            self._gone(peer)
+            self.ended_member = peer
+            self._on_ended(peer)
 
     def send(self, cluster_id: str, message: Message) -> bool:
         """Whether the message was sent; it may still be lost."""
@@ -167,9 +167,9 @@ class PeerLink:
                 welcome = decode_welcome(await self.call(PEER_HELLO, encode(self._hello()), _SILENCE_SECONDS))
                 self.peer = welcome.member if welcome.refusal is None else None
                 self._last_peer = self.peer
-                self.ended = None
+                self.ended_member = None
                 self._greetings += 1
-                self._greeted(self, welcome)
+                self._on_greeted(self, welcome)
                 await asyncio.wait([self._reading], timeout=_GREETING_SECONDS)
         finally:
             if self.peer is not None:

@@ -100,9 +100,9 @@ class ClusterMembership:
         self._founder = Founder(
             self.network, Promise(machine.disk, data_dir), machine.workers, cluster.founding_wait / 1000
         )
-        self._waiting: Callable[[], str] | None = lambda: "the node is starting"
+        self._waiting_reason: Callable[[], str] | None = lambda: "the node is starting"
         self._heartbeats: Heartbeats | None = None
-        self._beating: asyncio.Task[None] | None = None
+        self._heartbeat_task: asyncio.Task[None] | None = None
         self._contact: asyncio.Task[None] | None = None
 
     def _open(self) -> StoredReplica:
@@ -179,11 +179,13 @@ class ClusterMembership:
             self._end.fail,
         )
         self._writability.make_way = heartbeats.hurry
-        self._beating = asyncio.create_task(keep_going(partial(heartbeats.run, accepted)), name="heartbeats")
+        self._heartbeat_task = asyncio.create_task(
+            keep_going(partial(heartbeats.run, accepted)), name="heartbeats"
+        )
         await self._unless_refused(accepted.wait(), "a controller to let this node in", self._why_no_majority)
-        self._waiting = None
+        self._waiting_reason = None
         # Other nodes refuse a removed node, so no heartbeat tells it that its registration is gone.
-        self.network.removed = self._end.fail
+        self.network.on_removed = self._end.fail
         watch = ContactWatch(
             self._node_id,
             self._followed,
@@ -199,10 +201,10 @@ class ClusterMembership:
         """Hand over what this node leads before it stops; given up when no controller answers in time."""
         if self._contact is not None:
             self._contact.cancel()
-        if self._beating is not None and self._heartbeats is not None:
-            self._beating.cancel()
+        if self._heartbeat_task is not None and self._heartbeats is not None:
+            self._heartbeat_task.cancel()
             # A heartbeat that is under way must not arrive after the one that announces the stop.
-            await asyncio.gather(self._beating, return_exceptions=True)
+            await asyncio.gather(self._heartbeat_task, return_exceptions=True)
             metadata = self._followed
             with suppress(KafkaError, TimeoutError):
                 async with asyncio.timeout(_LEAVE_SECONDS):
@@ -219,7 +221,7 @@ class ClusterMembership:
     @property
     def waiting_for(self) -> str:
         """Why this node does not serve yet; empty when it does."""
-        return "" if self._waiting is None else self._waiting()
+        return "" if self._waiting_reason is None else self._waiting_reason()
 
     async def founding_asked(self, request: AskPromise | FoundWith) -> PromiseAnswer:
         """The answer to another node or an operator that wants to found a cluster."""
@@ -228,7 +230,7 @@ class ClusterMembership:
         return self._founder.wish(request.node_ids)
 
     def state(self) -> NodeState:
-        network, promised = self.network, self.network.promised()
+        network, promised = self.network, self.network.promised_founder()
         return NodeState(
             network.me.node_id,
             network.cluster_id,
@@ -297,9 +299,9 @@ class ClusterMembership:
     ) -> Result:
         """The result of `work`, which may wait for others without limit; CannotJoin if they refuse this node."""
         task, failure = asyncio.ensure_future(work), self._end.failure
-        refused = asyncio.ensure_future(self.network.refused.wait())
+        refused = asyncio.ensure_future(self.network.was_refused.wait())
         repeats: LogThrottle[tuple[str, str]] = LogThrottle(asyncio.get_running_loop().time)
-        self._waiting = lambda: f"waiting for {awaited}: {reason()}"
+        self._waiting_reason = lambda: f"waiting for {awaited}: {reason()}"
         try:
             while True:
                 done, _ = await asyncio.wait(

@@ -59,12 +59,12 @@ class PeerNetwork:
         """By address, the newest answer."""
         self.refusal: str | None = None
         """Why another node refuses this one."""
-        self.refused = asyncio.Event()
-        self.removed: Callable[[str], None] = lambda _reason: None
+        self.was_refused = asyncio.Event()
+        self.on_removed: Callable[[str], None] = lambda _reason: None
         """Called when the cluster has removed this node, perhaps while it was down."""
         self.known: KnownCluster | None = None
         """A cluster that another node reported while this one belonged to none; kept while the node runs."""
-        self.promised: Callable[[], MemberKey | None] = lambda: None
+        self.promised_founder: Callable[[], MemberKey | None] = lambda: None
         self._stored_members = members
         self._adopted_cluster_id = ""
         self._links: dict[str, PeerLink] = {}
@@ -154,15 +154,15 @@ class PeerNetwork:
         Only for seeds' addresses, which outlive restarts: another address may belong to a different node by now.
         """
         return {
-            link.ended.node_id: link.ended_at
+            link.ended_member.node_id: link.ended_at
             for link in self._links.values()
-            if link.ended is not None and link.address in self.seeds
+            if link.ended_member is not None and link.address in self.seeds
         }
 
     @property
     def ended(self) -> set[int]:
         """Nodes whose processes have ended, as far as this node can see."""
-        return {link.ended.node_id for link in self._links.values() if link.ended is not None}
+        return {link.ended_member.node_id for link in self._links.values() if link.ended_member is not None}
 
     def has_just_lost(self, node_id: int) -> bool:
         return any(link.has_just_lost(node_id) for link in self._links.values())
@@ -192,7 +192,7 @@ class PeerNetwork:
             welcome,
             now_ms=self._time.wall_ms(),
             heard="" if self.known is None else self.known.cluster_id,
-            promised=self.promised(),
+            promised=self.promised_founder(),
         )
 
     def _heard_of(self, cluster_id: str, member: MemberKey, address: str) -> None:
@@ -265,11 +265,11 @@ class PeerNetwork:
             self._time.heard(welcome.member.node_id, welcome.now_ms)
         if welcome.refusal is not None:
             self.refusal = f"the node at {link.address} refuses this one: {welcome.refusal}"
-            self.refused.set()
+            self.was_refused.set()
             if is_news:
                 log.error("refused by another node", address=link.address, reason=welcome.refusal)
             if welcome.is_removed:
-                self.removed(self.refusal)
+                self.on_removed(self.refusal)
         elif welcome.member == self.me:
             self._unlink(link.address)
         else:

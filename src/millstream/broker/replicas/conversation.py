@@ -13,20 +13,20 @@ Replied = Callable[["Conversation", int, memoryview], None]
 
 
 class Conversation:
-    """`over` is done when the conversation has ended, with an error if the connection broke.
+    """`ended` is done when the conversation has ended, with an error if the connection broke.
 
     Replies are handled where they arrive, without a task in between. During `work` on one, later ones are kept.
     """
 
-    __slots__ = ("_kept", "_loop", "_patience", "_timer", "link", "over", "waiting", "work")
+    __slots__ = ("_later_replies", "_loop", "_patience", "_timer", "ended", "link", "waiting", "work")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, link: ReplicaLink, patience_seconds: float) -> None:
         self.link = link
-        self.over: asyncio.Future[None] = loop.create_future()
+        self.ended: asyncio.Future[None] = loop.create_future()
         self.work: asyncio.Task[None] | None = None
         self.waiting: deque[float] = deque()
         """When the requests were sent whose replies are not handled yet."""
-        self._kept: deque[Callable[[], None]] = deque()
+        self._later_replies: deque[Callable[[], None]] = deque()
         self._loop = loop
         self._patience = patience_seconds
         self._timer = loop.call_later(patience_seconds, self._watch)
@@ -45,33 +45,33 @@ class Conversation:
     def resume(self) -> None:
         """The work is done: handle the replies that came meanwhile."""
         self.work = None
-        while self._kept and not self.is_busy and not self.over.done():
-            self._kept.popleft()()
+        while self._later_replies and not self.is_busy and not self.ended.done():
+            self._later_replies.popleft()()
 
     def end(self, error: BaseException | None = None) -> None:
-        if self.over.done():
+        if self.ended.done():
             return
         if error is None:
-            self.over.set_result(None)
+            self.ended.set_result(None)
         else:
-            self.over.set_exception(error)
+            self.ended.set_exception(error)
 
     def close(self) -> None:
         self._timer.cancel()
-        self._kept.clear()
-        if not self.over.done():
-            self.over.cancel()
-        elif not self.over.cancelled():
+        self._later_replies.clear()
+        if not self.ended.done():
+            self.ended.cancel()
+        elif not self.ended.cancelled():
             # The waiting task may have been stopped in the same turn: then nobody needs the error.
-            self.over.exception()
+            self.ended.exception()
 
     def _received(self, number: int, replied: Replied, body: memoryview | None) -> None:
-        if self.over.done():
+        if self.ended.done():
             return
         if body is None:
             self.end(ConnectionError("the connection was lost"))
         elif self.is_busy:
-            self._kept.append(partial(self._hand_on, number, replied, body))
+            self._later_replies.append(partial(self._hand_on, number, replied, body))
         else:
             self._hand_on(number, replied, body)
 

@@ -44,7 +44,7 @@ class ReplicaFetcher:
         self._leader_id = leader_id
         self._max_wait_ms = copying.max_wait_ms
         self._followed: dict[Key, Following] = {}
-        self._unsaid: dict[Key, None] = {}
+        self._unreported: dict[Key, None] = {}
         """Partitions whose position the next request reports."""
         self._forgotten: dict[Key, None] = {}
         self._urgent = False
@@ -82,7 +82,7 @@ class ReplicaFetcher:
         if following is None:
             return
         following.is_over = True
-        self._unsaid.pop(key, None)
+        self._unreported.pop(key, None)
         self._cancel_timer(key)
         if following.asked_from >= 0:
             self._forgotten[key] = None
@@ -139,7 +139,7 @@ class ReplicaFetcher:
     def _say(self, key: Key) -> None:
         """Ask for this partition in the next request, which does not wait for the reply to the last one."""
         if key in self._followed:
-            self._unsaid[key] = None
+            self._unreported[key] = None
             self._forgotten.pop(key, None)
             self._wake()
 
@@ -198,25 +198,27 @@ class ReplicaFetcher:
         """Fetch until nothing is left to follow, or the connection or the session breaks."""
         self._session = (0, 0)
         self._forgotten.clear()
-        self._unsaid = {
-            key: None for key, each in self._followed.items() if each.asked_from >= 0 or key in self._unsaid
+        self._unreported = {
+            key: None
+            for key, each in self._followed.items()
+            if each.asked_from >= 0 or key in self._unreported
         }
         conversation = self._conversation = Conversation(self._loop, link, self._patience)
         try:
             self._go_on()
-            await asyncio.wait([conversation.over])
+            await asyncio.wait([conversation.ended])
         finally:
             self._conversation = None
             conversation.close()
         if conversation.work is not None:
             # A log that is being truncated is asked for again only afterwards.
             await asyncio.wait([conversation.work])
-        conversation.over.result()
+        conversation.ended.result()
 
     def _go_on(self) -> None:
         """Send a request when none is under way, or when there is news that cannot wait for its reply."""
         conversation = self._conversation
-        if conversation is None or conversation.is_busy or conversation.over.done():
+        if conversation is None or conversation.is_busy or conversation.ended.done():
             return
         if not self._followed and not conversation.waiting:
             conversation.end()
@@ -231,11 +233,11 @@ class ReplicaFetcher:
     def _next_request(self) -> tuple[int, bytes]:
         session_id, epoch = self._session
         self._requests += 1
-        said = list(islice(self._unsaid, _MOST_AT_ONCE))
+        reported = list(islice(self._unreported, _MOST_AT_ONCE))
         forgotten = tuple(islice(self._forgotten, _MOST_AT_ONCE))
         partitions = {}
-        for key in said:
-            del self._unsaid[key]
+        for key in reported:
+            del self._unreported[key]
             following = self._followed[key]
             if not following.is_fully_durable:
                 self._begin(key, following)
@@ -257,7 +259,7 @@ class ReplicaFetcher:
         for key in forgotten:
             del self._forgotten[key]
         # What did not fit follows at once.
-        self._urgent = bool(self._unsaid or self._forgotten)
+        self._urgent = bool(self._unreported or self._forgotten)
         self._session = session_id, epoch + 1 if epoch < 2**31 - 1 else 1
         return self._requests, encode_body(request)
 
@@ -327,7 +329,7 @@ class ReplicaFetcher:
 
     def _applied(self, key: Key, following: Following, found: FetchedPartition) -> None:
         if is_urgent(found) or following.has_moved:
-            self._unsaid[key] = None
+            self._unreported[key] = None
         self._hold_back(key, following.partition, len(found.records))
 
     def _hold_back(self, key: Key, partition: Partition, size_bytes: int) -> None:
@@ -336,7 +338,7 @@ class ReplicaFetcher:
         throttle.spend(partition, me, size_bytes)
         seconds = throttle.wait_seconds(partition, me)
         if seconds > 0 and key in self._followed:
-            self._unsaid.pop(key, None)
+            self._unreported.pop(key, None)
             self._forgotten[key] = None
             self._cancel_timer(key)
             self._timers[key] = self._loop.call_later(seconds, partial(self._say, key))

@@ -83,8 +83,8 @@ class Following(msgspec.Struct, eq=False):
     leader_epoch: int
     asked_from: int = -1
     is_over: bool = False
-    told_error: ErrorCode = ErrorCode.NONE
-    said: tuple[int, int] | None = None
+    logged_error: ErrorCode = ErrorCode.NONE
+    reported_range: tuple[int, int] | None = None
     """The log's start and end in the last request."""
     _pause_seconds: float = _FIRST_PAUSE_SECONDS
 
@@ -109,7 +109,7 @@ class Following(msgspec.Struct, eq=False):
     def request(self) -> FetchPartition:
         target = self.partition.log
         offset = target.log_end_offset
-        self.said = self._place
+        self.reported_range = self._range
         return FetchPartition(
             self.partition.index,
             self.leader_epoch,
@@ -123,10 +123,10 @@ class Following(msgspec.Struct, eq=False):
     @property
     def has_moved(self) -> bool:
         """Whether the log's start or end has changed since the last request."""
-        return self.said != self._place
+        return self.reported_range != self._range
 
     @property
-    def _place(self) -> tuple[int, int]:
+    def _range(self) -> tuple[int, int]:
         target = self.partition.log
         return target.log_start_offset, target.log_end_offset
 
@@ -190,7 +190,7 @@ class Following(msgspec.Struct, eq=False):
         return pause
 
     def _taken(self, reply: FetchedPartition) -> None:
-        self.told_error = ErrorCode.NONE
+        self.logged_error = ErrorCode.NONE
         self._pause_seconds = _FIRST_PAUSE_SECONDS
         self.partition.replicated(reply.high_watermark)
         self._follow_start(reply.log_start_offset)
@@ -232,9 +232,9 @@ class Following(msgspec.Struct, eq=False):
                 raise KafkaError(reply.error, "the leader's log ends before this replica's next offset")
             await self._truncate(offset, "the leader's log does not reach here")
             return
-        if reply.error not in _PASSING and reply.error != self.told_error:
+        if reply.error not in _PASSING and reply.error != self.logged_error:
             # Logged once: it is retried many times a second.
-            self.told_error = reply.error
+            self.logged_error = reply.error
             log.warning(
                 "cannot follow",
                 topic=self.partition.topic,

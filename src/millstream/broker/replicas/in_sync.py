@@ -31,7 +31,7 @@ _TO_BE_SEEN = frozenset(
     }
 )
 
-_Asked = tuple[Partition, LeaderState, PendingChange]
+_Proposed = tuple[Partition, LeaderState, PendingChange]
 
 
 def start_of_members(partition: Partition) -> int:
@@ -57,9 +57,9 @@ class InSyncSets:
         self._metadata = metadata
         self._partitions = partitions
         self._max_lag_seconds = max_lag_seconds
-        self._due: dict[Partition, None] = {}
-        self._asked: list[_Asked] = []
-        self._woken = asyncio.Event()
+        self._to_examine: dict[Partition, None] = {}
+        self._proposed: list[_Proposed] = []
+        self._has_work = asyncio.Event()
 
     def start(self) -> None:
         self._tasks.spawn(keep_going(self._take_changes), "in-sync sets")
@@ -67,8 +67,8 @@ class InSyncSets:
 
     def consider(self, partition: Partition) -> None:
         """A follower may have caught up."""
-        self._due[partition] = None
-        self._woken.set()
+        self._to_examine[partition] = None
+        self._has_work.set()
 
     async def _watch_lag(self) -> None:
         while True:
@@ -83,23 +83,25 @@ class InSyncSets:
 
     async def _take_changes(self) -> None:
         while True:
-            if not self._asked and not self._due:
-                await self._woken.wait()
-            self._woken.clear()
-            while self._due and len(self._asked) < _MOST_CHANGES:
-                partition = next(iter(self._due))
+            if not self._proposed and not self._to_examine:
+                await self._has_work.wait()
+            self._has_work.clear()
+            while self._to_examine and len(self._proposed) < _MOST_CHANGES:
+                partition = next(iter(self._to_examine))
                 # Before it is proposed: an error must not hold up the others.
-                del self._due[partition]
-                self._asked += self._propose(partition)
-            self._asked = [
-                each for each in self._asked if each[1].pending is each[2] and each[0].replication is each[1]
+                del self._to_examine[partition]
+                self._proposed += self._propose(partition)
+            self._proposed = [
+                each
+                for each in self._proposed
+                if each[1].pending is each[2] and each[0].replication is each[1]
             ]
-            if self._asked:
-                self._asked = await self._ask(self._asked)
-            if self._asked:
+            if self._proposed:
+                self._proposed = await self._ask(self._proposed)
+            if self._proposed:
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    def _propose(self, partition: Partition) -> list[_Asked]:
+    def _propose(self, partition: Partition) -> list[_Proposed]:
         state = partition.replication
         if state is None or state.pending is not None or not partition.is_leader:
             return []
@@ -130,7 +132,7 @@ class InSyncSets:
             and follower.broker_epoch == broker.epoch
         )
 
-    async def _ask(self, asked: list[_Asked]) -> list[_Asked]:
+    async def _ask(self, asked: list[_Proposed]) -> list[_Proposed]:
         """Returns the changes whose outcome is not known yet."""
         metadata = self._metadata
         first, _, change = asked[0]
@@ -166,7 +168,7 @@ class InSyncSets:
             each for each, result in zip(asked, results, strict=True) if not self._is_decided(each, result)
         ]
 
-    def _is_decided(self, asked: _Asked, result: InSyncResult) -> bool:
+    def _is_decided(self, asked: _Proposed, result: InSyncResult) -> bool:
         partition, state, change = asked
         if result.error == ErrorCode.NONE:
             if partition.replication is state and result.leader_epoch == state.leader_epoch:

@@ -75,10 +75,10 @@ class LogFaults:
                 f" records up to there: `millstream topic trim {partition.topic}:{partition.index} --before-offset"
                 f" {end}`",
             )
-        waits = self._repairs.waits.get(partition)
-        if waits is not None and waits.advice:
-            return LogFault(*place, waits.reason, waits.advice)
-        why = f"; not repaired yet: {waits.reason}" if waits is not None else ""
+        delay = self._repairs.unrepaired.get(partition)
+        if delay is not None and delay.advice:
+            return LogFault(*place, delay.reason, delay.advice)
+        why = f"; not repaired yet: {delay.reason}" if delay is not None else ""
         return LogFault(
             *place,
             f"records among offsets {where} are damaged or missing on node {me}{why}",

@@ -23,14 +23,14 @@ _RETRY_SECONDS = 0.1
 _OUSTED = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
 
-class Waits(NamedTuple):
+class NotRepaired(NamedTuple):
     """Why damage is not repaired yet, and what to do where waiting does not help."""
 
     reason: str
     advice: str = ""
 
 
-_DAMAGED = Waits("records that are not committed yet are damaged")
+_DAMAGED = NotRepaired("records that are not committed yet are damaged")
 
 
 class MakingWay:
@@ -38,7 +38,7 @@ class MakingWay:
         self._node_id = node_id
         self._metadata = metadata
 
-    async def ask(self, partition: Partition) -> Waits:
+    async def ask(self, partition: Partition) -> NotRepaired:
         """Ask the controller for another leader; returns why the damage is not repaired. The caller tries again."""
         state = partition.replication
         if state is None:
@@ -77,35 +77,37 @@ class MakingWay:
             offset=state.damaged_from,
             end=partition.log.log_end_offset,
         )
-        return Waits("another replica leads now")
+        return NotRepaired("another replica leads now")
 
     def _has_successor(self, partition: Partition) -> bool:
         image = self._metadata.image
         known = image.partition(partition.topic, partition.index)
         return known is not None and _has_successor(self._node_id, known, image)
 
-    def _why_it_leads(self, partition: Partition, state: LeaderState) -> Waits:
+    def _why_it_leads(self, partition: Partition, state: LeaderState) -> NotRepaired:
         image = self._metadata.image
         known = image.partition(partition.topic, partition.index)
         return _DAMAGED if known is None else why_it_leads(self._node_id, state.damaged_from, known, image)
 
 
-def why_it_leads(me: int, damaged_from: int | None, known: PartitionImage, image: MetadataImage) -> Waits:
+def why_it_leads(
+    me: int, damaged_from: int | None, known: PartitionImage, image: MetadataImage
+) -> NotRepaired:
     reason = (
         f"uncommitted records from offset {damaged_from} on are damaged on node {me}, which leads: nothing can be"
         " written until another replica does"
     )
     if _has_successor(me, known, image):
         # It has just come: the next attempt finds it.
-        return Waits(reason)
+        return NotRepaired(reason)
     restart = f"start node {me} again: it gives up these records, which no other replica has for sure"
     # A replica that is up is in doubt, and cannot lead while this node does.
     away = sorted(each for each in known.counted_on - {me} if not image.is_live(each))
     if not away:
-        return Waits(reason, restart)
+        return NotRepaired(reason, restart)
     names = ", ".join(map(str, away))
     are, have = ("node", "has") if len(away) == 1 else ("nodes", "have")
-    return Waits(
+    return NotRepaired(
         f"{reason}. Of the others {are} {names} {have} all that was acknowledged, and none is up",
         f"start {are} {names}; if the disk is lost: "
         + " ".join(f"`millstream cluster remove {each} --force`" for each in away)

@@ -23,7 +23,7 @@ class ReplicaParts(msgspec.Struct, frozen=True):
     repairs: Repairs
     recovered: RecoveredReplicas
     faults: LogFaults
-    given: ReplicaThrottle
+    followers_throttle: ReplicaThrottle
     """For what followers fetch from this node."""
 
 

@@ -41,7 +41,7 @@ class RecoveredReplicas:
         self._metadata = metadata
         self._store = store
         self._end_node = end_node
-        self._woken = asyncio.Event()
+        self._has_work = asyncio.Event()
 
     def start(self) -> None:
         self._tasks.spawn(keep_going(self._tell_when_asked), "recovered replicas")
@@ -49,7 +49,7 @@ class RecoveredReplicas:
     def changed(self, image: PartitionImage) -> None:
         """A partition that this node keeps has changed: it may have lost its leader."""
         if self._is_asked(image):
-            self._woken.set()
+            self._has_work.set()
 
     async def tell(self) -> None:
         """Return when the controller has every report that it needs."""
@@ -69,10 +69,10 @@ class RecoveredReplicas:
 
     async def _tell_when_asked(self) -> None:
         while True:
-            await self._woken.wait()
+            await self._has_work.wait()
             await self.tell()
             # Afterwards: it returns in the same turn in which it found nothing to report.
-            self._woken.clear()
+            self._has_work.clear()
 
     def _is_asked(self, image: PartitionImage) -> bool:
         """Whether the partition has no leader, and the controller waits for this node's report."""

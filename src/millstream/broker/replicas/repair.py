@@ -13,7 +13,7 @@ from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.registry import Partitions
 from millstream.broker.partitions.upkeep import Upkeep
 from millstream.broker.replicas.link import ReplicaLink
-from millstream.broker.replicas.making_way import MakingWay, Waits
+from millstream.broker.replicas.making_way import MakingWay, NotRepaired
 from millstream.cluster.metadata.service import MetadataService
 from millstream.observability.logs import get_logger
 from millstream.observability.metrics import Counter
@@ -98,7 +98,7 @@ class Repairs:
         self._making_way = MakingWay(node_id, metadata)
         self._wanted: dict[Partition, dict[int, None]] = {}
         """Offsets in damaged segments."""
-        self.waits: dict[Partition, Waits] = {}
+        self.unrepaired: dict[Partition, NotRepaired] = {}
         """Why the last attempt to repair a partition failed."""
         self._looked_at: set[Segment] = set()
 
@@ -179,7 +179,7 @@ class Repairs:
                         # It is retried, but the in-sync set does not wait for it: too few replicas might be in sync.
                         self._await_no_more(partition, offset)
                     reason = str(error) or repr(error)
-                    self.waits[partition] = Waits(reason, getattr(error, "advice", ""))
+                    self.unrepaired[partition] = NotRepaired(reason, getattr(error, "advice", ""))
                     log.warning(
                         "not repaired yet",
                         topic=partition.topic,
@@ -192,10 +192,10 @@ class Repairs:
                     await asyncio.sleep(_RETRY_SECONDS)
                 else:
                     del wanted[offset]
-                    self.waits.pop(partition, None)
+                    self.unrepaired.pop(partition, None)
                     self._await_no_more(partition, offset)
         finally:
-            self.waits.pop(partition, None)
+            self.unrepaired.pop(partition, None)
             del self._wanted[partition]
             partition.awaits_repair.clear()
 

@@ -38,9 +38,9 @@ class FollowerFetches:
     def handle(self, request: FetchRequest, call: Call) -> Any:
         self._check_sender(request)
         session = self.replication.sessions.open(request)
-        if session.interrupted is not None:
+        if session.on_interrupted is not None:
             # The follower has sent a newer request: answer the one that still waits.
-            session.interrupted()
+            session.on_interrupted()
         return ReplicaFetch(self, call, request, session).begin()
 
     def _check_sender(self, request: FetchRequest) -> None:
@@ -194,8 +194,8 @@ class ReplicaFetch:
     def _wait(self, patience_ms: int) -> None:
         self._reply = self._call.reply_later(on_abandoned=self._abandoned, on_hurried=self._answer)
         self._fetches.delayed.fetches += 1
-        self._session.woken = self._wake
-        self._session.interrupted = self._interrupt
+        self._session.on_news = self._wake
+        self._session.on_interrupted = self._interrupt
         self._timer = self._fetches.delayed.later(patience_ms / 1000, self._answer)
 
     def _wake(self) -> None:
@@ -223,7 +223,7 @@ class ReplicaFetch:
         if reply is None:
             return None
         self._fetches.delayed.fetches -= 1
-        self._session.woken = self._session.interrupted = None
+        self._session.on_news = self._session.on_interrupted = None
         if self._timer is not None:
             self._timer.cancel()
         return reply

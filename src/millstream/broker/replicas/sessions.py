@@ -44,7 +44,7 @@ class WantedPartition(msgspec.Struct):
 
 
 class ReplicaSession(msgspec.Struct, eq=False):
-    """While a fetch waits, `woken` is called when there is something to fetch, `interrupted` to answer it now."""
+    """While a fetch waits, `on_news` is called when there is something to fetch, `on_interrupted` to answer it now."""
 
     session_id: int
     broker_id: int
@@ -52,8 +52,8 @@ class ReplicaSession(msgspec.Struct, eq=False):
     next_epoch: int = 1
     wanted: dict[Key, WantedPartition] = msgspec.field(default_factory=dict)
     news: dict[Key, None] = msgspec.field(default_factory=dict)
-    woken: Callable[[], None] | None = None
-    interrupted: Callable[[], None] | None = None
+    on_news: Callable[[], None] | None = None
+    on_interrupted: Callable[[], None] | None = None
 
     def want(self, key: Key, request: FetchPartition) -> WantedPartition:
         wanted = self.wanted.get(key)
@@ -85,8 +85,8 @@ class ReplicaSession(msgspec.Struct, eq=False):
             self._stop_listening(wanted)
         self.wanted.clear()
         self.news.clear()
-        if self.interrupted is not None:
-            self.interrupted()
+        if self.on_interrupted is not None:
+            self.on_interrupted()
 
     def _stop_listening(self, wanted: WantedPartition) -> None:
         if wanted.partition is not None and self in wanted.partition.listeners:
@@ -97,8 +97,8 @@ class ReplicaSession(msgspec.Struct, eq=False):
 
     def has_more(self, partition: Partition) -> None:
         self.news[partition.topic_id, partition.index] = None
-        if self.woken is not None:
-            self.woken()
+        if self.on_news is not None:
+            self.on_news()
 
     def advanced(self, partition: Partition) -> None:
         self.news[partition.topic_id, partition.index] = None

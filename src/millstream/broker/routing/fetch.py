@@ -58,12 +58,12 @@ class _Fetch(msgspec.Struct):
     deadline: float
     by_node: dict[int, dict[Key, FetchPartition]] = msgspec.field(default_factory=dict)
     timer: asyncio.TimerHandle | None = None
-    silence: asyncio.TimerHandle | None = None
+    unanswered_timer: asyncio.TimerHandle | None = None
     is_patient: bool = True
     """Whether records found elsewhere wait for leaders that were asked to answer at once."""
 
     def cancel_timers(self) -> None:
-        for timer in (self.timer, self.silence):
+        for timer in (self.timer, self.unanswered_timer):
             if timer is not None:
                 timer.cancel()
 
@@ -157,7 +157,7 @@ class FetchRelay:
         self._arm(current, current.deadline)
         if any(source.is_asking_at_once for source in self._sources.values()):
             until = max(current.deadline, self._relay.loop.time() + _SILENCE_SECONDS)
-            current.silence = self._relay.loop.call_at(until, self._end_silence)
+            current.unanswered_timer = self._relay.loop.call_at(until, self._end_silence)
         self._consider()
 
     def _is_any_proxied(self, asked: Wanted) -> bool:
@@ -307,4 +307,4 @@ class FetchRelay:
         if found is not None:
             found.topic = wanted.topic
             return found
-        return self._sources[wanted.node].standing(wanted.topic, wanted.key)
+        return self._sources[wanted.node].without_news(wanted.topic, wanted.key)

@@ -41,7 +41,7 @@ class FetchSource:
         self._wanted: dict[Key, FetchPartition] = {}
         self._asked: dict[Key, FetchPartition] = {}
         self._number = 0
-        self._standing: dict[Key, tuple[int, int, int]] = {}
+        self._last_offsets: dict[Key, tuple[int, int, int]] = {}
 
     @property
     def has_news(self) -> bool:
@@ -50,11 +50,11 @@ class FetchSource:
 
     @property
     def is_known(self) -> bool:
-        return all(key in self._standing for key in self._wanted)
+        return all(key in self._last_offsets for key in self._wanted)
 
-    def standing(self, topic: str | bytes, key: Key) -> FetchedPartition:
+    def without_news(self, topic: str | bytes, key: Key) -> FetchedPartition:
         """The answer for a partition without news: its last known offsets."""
-        known = self._standing.get(key)
+        known = self._last_offsets.get(key)
         if known is None:
             return FetchedPartition(topic, key[1], ErrorCode.NOT_LEADER_OR_FOLLOWER)
         high_watermark, last_stable_offset, log_start_offset = known
@@ -70,7 +70,7 @@ class FetchSource:
         """Set what the client asks for now. A poll for anything else is ended, and its records are dropped."""
         self._wanted = partitions
         # Partitions that are no longer wanted get no updates, so their offsets would become stale.
-        self._standing = {key: known for key, known in self._standing.items() if key in partitions}
+        self._last_offsets = {key: known for key, known in self._last_offsets.items() if key in partitions}
         for key, (asked, found) in list(self.found.items()):
             if not _is_same(partitions.get(key), asked):
                 self._forget(key, found)
@@ -173,9 +173,13 @@ class FetchSource:
             if asked is None or not _is_same(self._wanted.get(key), asked):
                 continue
             if found.error:
-                self._standing.pop(key, None)
+                self._last_offsets.pop(key, None)
             else:
-                self._standing[key] = found.high_watermark, found.last_stable_offset, found.log_start_offset
+                self._last_offsets[key] = (
+                    found.high_watermark,
+                    found.last_stable_offset,
+                    found.log_start_offset,
+                )
             if key in self.found:
                 self._forget(key, self.found[key][1])
             if len(found.records) or _is_news(found):

@@ -59,13 +59,13 @@ class FollowedMetadata:
 
     def __init__(self, bootstrap: Sequence[str]) -> None:
         self.image = MetadataImage()
-        self.known = asyncio.Event()
+        self.has_image = asyncio.Event()
         """Set when the first image has arrived."""
         self.followed: str | None = None
         """The address of the node that is followed; None while no node is."""
         self.trouble = _NO_ANSWER
         """Why no node is followed."""
-        self._refused = ""
+        self._refusal = ""
         self._index = -1
         """The index in the quorum's log that the image has reached."""
         self._bootstrap = tuple(bootstrap)
@@ -93,13 +93,13 @@ class FollowedMetadata:
         """Follow nodes until the task is cancelled."""
         pause = _FIRST_PAUSE_SECONDS
         while True:
-            self._refused = ""
+            self._refusal = ""
             for address in self._addresses():
                 if await self._follow_at(address):
                     pause = _FIRST_PAUSE_SECONDS
                     break
             else:
-                self.trouble = self._refused or _NO_ANSWER
+                self.trouble = self._refusal or _NO_ANSWER
                 if self.followed is not None or pause == _FIRST_PAUSE_SECONDS:
                     log.warning(
                         "no broker is followed", reason=self.trouble, addresses=list(self._addresses())
@@ -140,16 +140,16 @@ class FollowedMetadata:
         # Images without an index are accepted.
         index = int(name.partition("@")[2] or self._index)
         if self.image.cluster_id not in ("", image.cluster_id):
-            self._refused = (
+            self._refusal = (
                 f"the node at {address} belongs to cluster {image.cluster_id}, not to {self.image.cluster_id}:"
                 " if the cluster was made again, restart this gateway"
             )
-            raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, self._refused)
+            raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, self._refusal)
         if index < self._index:
-            self._refused = (
+            self._refusal = (
                 f"the node at {address} is behind in the metadata: {index} of {self._index} entries"
             )
-            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, self._refused)
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, self._refusal)
         self._index = index
         self._apply(image, address)
         return name.removeprefix("!")
@@ -159,7 +159,7 @@ class FollowedMetadata:
             log.info("broker followed", address=address, cluster_id=image.cluster_id)
             self.followed = address
         old, self.image = self.image, image
-        self.known.set()
+        self.has_image.set()
         self._watchers.tell(old, image)
 
     async def _until(self, is_so: Callable[[], bool]) -> None:
@@ -200,7 +200,7 @@ class GatewayDoors:
         )
 
     def start(self) -> None:
-        """Look for the cluster; `metadata.known` is set when it is found."""
+        """Look for the cluster; `metadata.has_image` is set when it is found."""
         self._following = asyncio.get_running_loop().create_task(
             keep_going(self.metadata.follow), name="follow metadata"
         )

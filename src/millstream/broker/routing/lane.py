@@ -52,8 +52,8 @@ class Lane(Protocol):
         """With `tell`, waiting requests get `LaneLost`."""
         ...
 
-    def finish(self, then: Callable[[], None]) -> None:
-        """Send nothing more. Close when sent requests are handled, or after a time limit, and call `then`."""
+    def finish(self, on_finished: Callable[[], None]) -> None:
+        """Send nothing more. Close when sent requests are handled, or after a time limit, and call `on_finished`."""
         ...
 
 
@@ -76,13 +76,13 @@ class RemoteLane(asyncio.BufferedProtocol):
         self._unsent: list[bytes | memoryview] = []
         # The client's own limit bounds what is in flight.
         self._stream: RequestStream[Done] = RequestStream(most_in_flight=sys.maxsize)
-        self._watch: asyncio.TimerHandle | None = None
+        self._deadline_timer: asyncio.TimerHandle | None = None
         self._partial = b""
         self._frame: bytearray | None = None
         self._filled = 0
         self._memory: MemoryWaiter | None = None
         self._taken_bytes = 0
-        self._then: Callable[[], None] | None = None
+        self._on_finished: Callable[[], None] | None = None
         self._finishing: asyncio.TimerHandle | None = None
         self.send(PEER_APIS[PEER_CLIENT], 0, None, (greeting,), _CONNECT_SECONDS * 2, lambda _: None)
         self._connecting = self._loop.create_task(self._connect(), name=f"lane to node {node_id}")
@@ -115,8 +115,8 @@ class RemoteLane(asyncio.BufferedProtocol):
             flexible=api.is_flexible(version),
             deadline=deadline,
         )
-        if self._watch is None and deadline is not None:
-            self._watch = self._loop.call_at(deadline, self._look)
+        if self._deadline_timer is None and deadline is not None:
+            self._deadline_timer = self._loop.call_at(deadline, self._check_deadline)
         if self._transport is None:
             self._unsent += (head, *body)
         else:
@@ -129,8 +129,8 @@ class RemoteLane(asyncio.BufferedProtocol):
         was_sent = self._transport is not None
         self._connecting.cancel()
         self._unsent.clear()
-        if self._watch is not None:
-            self._watch.cancel()
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
         if self._memory is not None:
             self._server.reply_memory.cancel(self._memory)
         taken, self._taken_bytes, self._frame = self._taken_bytes, 0, None
@@ -142,34 +142,34 @@ class RemoteLane(asyncio.BufferedProtocol):
             lost = LaneLost(f"the connection to node {self.node_id} was lost", was_sent=was_sent)
             for done in waiting:
                 self._loop.call_soon(done, lost)
-        if self._then is not None and self._finishing is not None:
+        if self._on_finished is not None and self._finishing is not None:
             self._finishing.cancel()
-            self._then()
+            self._on_finished()
 
-    def finish(self, then: Callable[[], None]) -> None:
+    def finish(self, on_finished: Callable[[], None]) -> None:
         if self.closed:
-            then()
+            on_finished()
             return
-        self._then = then
+        self._on_finished = on_finished
         self._finishing = self._loop.call_later(_FINISH_SECONDS, self.close)
         self._close_if_finished()
 
     def _close_if_finished(self) -> None:
-        if self._then is not None and not self._stream.in_flight:
+        if self._on_finished is not None and not self._stream.in_flight:
             self.close()
 
-    def _look(self) -> None:
+    def _check_deadline(self) -> None:
         """Only the first waiting request counts: later ones are answered after it."""
-        self._watch = None
+        self._deadline_timer = None
         deadline = self._stream.deadline()
         if deadline is None:
             # No request waits, or the first one has no time limit.
             if self._stream.in_flight:
-                self._watch = self._loop.call_later(1.0, self._look)
+                self._deadline_timer = self._loop.call_later(1.0, self._check_deadline)
         elif deadline <= self._loop.time():
             self.close()
         else:
-            self._watch = self._loop.call_at(deadline, self._look)
+            self._deadline_timer = self._loop.call_at(deadline, self._check_deadline)
 
     # -- the transport's side
 

@@ -102,7 +102,7 @@ class LocalLane:
         # Kept in order, so that a simulated run can be repeated.
         self._waiting: dict[_Place, Done] = {}
         self._line: deque[tuple[LocalCall, bytearray]] = deque()
-        self._then: Callable[[], None] | None = None
+        self._on_finished: Callable[[], None] | None = None
 
     def send(
         self, api: Api, version: int, client_id: str | None, body: Buffers, _seconds: float | None, done: Done
@@ -127,13 +127,13 @@ class LocalLane:
         while self._line and not self.blocks:
             call, request = self._line.popleft()
             self._serve(call, memoryview(request))
-        if self._then is not None and not self._line:
-            then, self._then = self._then, None
+        if self._on_finished is not None and not self._line:
+            on_finished, self._on_finished = self._on_finished, None
             self.close(tell=False)
-            then()
+            on_finished()
 
-    def finish(self, then: Callable[[], None]) -> None:
-        self._then = then
+    def finish(self, on_finished: Callable[[], None]) -> None:
+        self._on_finished = on_finished
         self.go_on()
 
     def _serve(self, call: LocalCall, request: memoryview) -> None:

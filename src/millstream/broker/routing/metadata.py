@@ -165,13 +165,13 @@ class ImageView:
 class NodeView(ImageView):
     """As this node's clients are shown them: without brokers that have just disappeared."""
 
-    def __init__(self, told: ToldView, metadata: Metadata) -> None:
-        super().__init__(told.node_id, metadata)
-        self._told = told
+    def __init__(self, view: ToldView, metadata: Metadata) -> None:
+        super().__init__(view.node_id, metadata)
+        self._view = view
 
     def brokers(self) -> Sequence[BrokerImage]:
         image = self._metadata.image
-        live = self._told.live(image)
+        live = self._view.live(image)
         return [broker for broker in image.live_brokers if broker.broker_id in live]
 
     def leader(self, place: Place) -> int | None:
@@ -179,5 +179,5 @@ class NodeView(ImageView):
         partition = image.partition(place.topic, place.partition)
         if partition is None:
             return None
-        leader = self._told.leader(place.topic, partition, self._told.live(image))
+        leader = self._view.leader(place.topic, partition, self._view.live(image))
         return None if leader == NO_LEADER else leader

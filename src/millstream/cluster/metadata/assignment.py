@@ -23,7 +23,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 class Placer:
     """Places the partitions of one command, counting those that it has already placed."""
 
-    __slots__ = ("_away", "_here", "_ordinal", "_virtual_nodes")
+    __slots__ = ("_ordinal", "_unusable", "_usable", "_virtual_nodes")
 
     def __init__(self, image: MetadataImage, virtual_nodes: int = VIRTUAL_NODES) -> None:
         self._virtual_nodes = virtual_nodes
@@ -32,15 +32,15 @@ class Placer:
             Candidate(broker_id, broker.rack, *image.loads.get(broker_id, (0, 0)))
             for broker_id, broker in sorted(image.brokers.items())
         ]
-        self._here = [each for each in candidates if is_usable(image.brokers, each.broker_id)]
-        self._away = [each for each in candidates if not is_usable(image.brokers, each.broker_id)]
+        self._usable = [each for each in candidates if is_usable(image.brokers, each.broker_id)]
+        self._unusable = [each for each in candidates if not is_usable(image.brokers, each.broker_id)]
 
     def place(self, wanted: Wanted, placement: str) -> list[Replicas]:
         """Replicas of the wanted partitions; the first of each is the preferred leader.
 
         Brokers that are not live get replicas only where there are too few live ones.
         """
-        here, away, factor = self._here, self._away, wanted.replication_factor
+        here, away, factor = self._usable, self._unusable, wanted.replication_factor
         if not here or factor > len(here) + len(away):
             raise KafkaError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -57,7 +57,7 @@ class Placer:
             others = chosen.place(away, replace(wanted, replication_factor=factor - len(here)))
             placed = [first + second for first, second in zip(placed, others, strict=True)]
         self._ordinal += len(placed)
-        self._here, self._away = with_load(here, placed), with_load(away, placed)
+        self._usable, self._unusable = with_load(here, placed), with_load(away, placed)
         return placed
 
 

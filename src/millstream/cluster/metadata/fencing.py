@@ -37,20 +37,20 @@ class Fencing:
         self._image = image
         self._fence = fence
         self._sessions = BrokerSessions(session_seconds, self._loop.time())
-        self._gone: dict[int, int] = {}
-        self._woken = asyncio.Event()
+        self._ended_brokers: dict[int, int] = {}
+        self._has_ended_brokers = asyncio.Event()
         self._task = self._loop.create_task(keep_going(self._watch), name="fencing")
 
     def note(self, command: object) -> None:
         """Count the command as a sign of life if it is a heartbeat."""
         if isinstance(command, BrokerHeartbeat):
             self._sessions.heard(command.broker_id, self._loop.time())
-            self._gone.pop(command.broker_id, None)
+            self._ended_brokers.pop(command.broker_id, None)
 
     def gone(self, broker_id: int, epoch: int) -> None:
         """The broker's process of that epoch has ended; a later heartbeat disproves it."""
-        self._gone[broker_id] = epoch
-        self._woken.set()
+        self._ended_brokers[broker_id] = epoch
+        self._has_ended_brokers.set()
 
     def stop(self) -> None:
         self._task.cancel()
@@ -59,14 +59,14 @@ class Fencing:
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._seconds / _CHECKS_PER_SESSION):
-                    await self._woken.wait()
-            self._woken.clear()
+                    await self._has_ended_brokers.wait()
+            self._has_ended_brokers.clear()
             # Fencing takes time, during which the next broker may send a heartbeat and get a new lease.
-            for broker_id, epoch in list(self._gone.items()):
-                if self._gone.get(broker_id) == epoch and await self._fence_one(
+            for broker_id, epoch in list(self._ended_brokers.items()):
+                if self._ended_brokers.get(broker_id) == epoch and await self._fence_one(
                     broker_id, epoch, "process ended"
                 ):
-                    self._gone.pop(broker_id, None)
+                    self._ended_brokers.pop(broker_id, None)
             brokers = self._image().brokers
             live = [broker.broker_id for broker in brokers.values() if not broker.is_fenced]
             for broker_id in self._sessions.expired(live, self._loop.time()):

@@ -126,7 +126,7 @@ class MetadataService:
         self._is_settled = asyncio.Event()
         self._is_leading = False
         self._fencing: Fencing | None = None
-        self._gone: dict[int, int] = {}
+        self._ended_brokers: dict[int, int] = {}
         """Brokers whose process has ended as far as this node knows, with their epochs."""
         self._rebalancing: Rebalancing | None = None
         self._failure: BaseException | None = None
@@ -332,17 +332,17 @@ class MetadataService:
         """The node's process has ended: do not wait for its leadership and its session to expire."""
         broker = self.image.brokers.get(peer.node_id)
         if broker is not None and broker.directory == peer.directory_id:
-            self._gone[peer.node_id] = broker.epoch
+            self._ended_brokers[peer.node_id] = broker.epoch
             if self._fencing is not None:
                 self._fencing.gone(peer.node_id, broker.epoch)
         self.quorum.report_gone(peer)
 
     def is_gone(self, broker: BrokerImage) -> bool:
         """Whether the broker's process has ended as far as this node knows, even if it is not fenced yet."""
-        return self._gone.get(broker.broker_id) == broker.epoch
+        return self._ended_brokers.get(broker.broker_id) == broker.epoch
 
     def peer_came(self, peer: MemberKey) -> None:
-        self._gone.pop(peer.node_id, None)
+        self._ended_brokers.pop(peer.node_id, None)
 
     async def close(self) -> None:
         """Finish the submitted commands, then close the log."""
@@ -375,7 +375,7 @@ class MetadataService:
             self._is_settled.set()
             if self._session_seconds is not None:
                 self._fencing = Fencing(self._session_seconds, lambda: self.image, self.decide)
-                for broker_id, epoch in self._gone.items():
+                for broker_id, epoch in self._ended_brokers.items():
                     self._fencing.gone(broker_id, epoch)
             if self._rebalance is not None:
                 self._rebalancing = Rebalancing(self._rebalance, self.decide)

@@ -57,7 +57,7 @@ class Member:
         self._is_pumping = False
         self._later = later
         self._is_going_on = False
-        self._told: tuple[int, MemberKey | None, bool] | None = None
+        self._reported_leadership: tuple[int, MemberKey | None, bool] | None = None
 
     def start(self) -> None:
         """Start from the restored state; an only voter leads at once."""
@@ -279,9 +279,9 @@ class Member:
         state = self._raft.state
         leadership = state.leadership
         is_mine = leadership is not None and state.log.applied_index >= leadership.first_index
-        told = (state.term, state.leader, is_mine)
-        if self._told != told:
-            self._told = told
+        leadership_now = (state.term, state.leader, is_mine)
+        if self._reported_leadership != leadership_now:
+            self._reported_leadership = leadership_now
             self._listener.on_leadership(state.term, state.leader, is_mine=is_mine)
 
     def _fail(self, error: BaseException) -> None:

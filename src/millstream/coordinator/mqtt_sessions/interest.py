@@ -17,7 +17,7 @@ class Interest:
 
     def __init__(self) -> None:
         self._filters: TopicTree[tuple[str, str], None] = TopicTree()
-        self._short: Counter[str] = Counter()
+        self._unsaved_sessions: Counter[str] = Counter()
 
     def add(
         self, client_id: str, stored: StoredSession, subscriptions: Mapping[str, StoredSubscription]
@@ -29,7 +29,7 @@ class Interest:
     def session_changed(self, before: StoredSession | None, after: StoredSession | None) -> None:
         for stored, change in ((before, -1), (after, 1)):
             if stored is not None and stored.node and not stored.expiry_s:
-                self._short[stored.node] += change
+                self._unsaved_sessions[stored.node] += change
 
     def subscribed(self, client_id: str, text: str) -> None:
         self._filters.put(_plain(text), (client_id, text), None)
@@ -39,7 +39,7 @@ class Interest:
 
     def may_want(self, topic: str, door: str) -> bool:
         """Whether a session may have subscribed to the topic, apart from subscriptions that `door` knows itself."""
-        elsewhere = any(count for node, count in self._short.items() if node != door)
+        elsewhere = any(count for node, count in self._unsaved_sessions.items() if node != door)
         return elsewhere or any(self._filters.match(topic))
 
 

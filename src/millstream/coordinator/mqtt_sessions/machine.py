@@ -17,7 +17,7 @@ from millstream.coordinator.mqtt_sessions.attendance import Attendance
 from millstream.coordinator.mqtt_sessions.outbox import Outbox, Releases
 from millstream.coordinator.mqtt_sessions.records import (
     FlightKey,
-    OwedKey,
+    PendingKey,
     ProducerKey,
     SessionKey,
     SessionRecord,
@@ -35,8 +35,8 @@ from millstream.coordinator.mqtt_sessions.requests import (
     Done,
     FindSubscribers,
     OpenSession,
-    OwedAppended,
-    OwedRefused,
+    PendingAppended,
+    PendingRefused,
     ProducerGiven,
     Receive,
     Release,
@@ -92,11 +92,11 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
         self._deadlines: Deadlines[_Timer] = Deadlines()
         self._lease_parts_left: dict[str, int] = {}
         self._attendance = Attendance(incarnation)
-        self._outbox = Outbox(settings.owed_at_once)
+        self._outbox = Outbox(settings.pending_at_once)
         self._releases = Releases()
 
     @property
-    def owed_bytes(self) -> int:
+    def pending_bytes(self) -> int:
         return self._outbox.waiting_bytes
 
     # -- events
@@ -122,20 +122,20 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
                 answer = Wanted(tuple(interest.may_want(topic, request.node) for topic in request.topics))
             case ProducerGiven():
                 self._producer_given(turn, request)
-            case OwedAppended():
-                self._owed_appended(turn, request)
-            case OwedRefused():
+            case PendingAppended():
+                self._pending_appended(turn, request)
+            case PendingRefused():
                 # First, because all pending messages of the partition get new numbers, and appended ones must not.
                 self._write_finished(turn)
                 self._outbox.refused(request.number)
                 turn.refuse(request.number)
                 self._answer_released(turn, (request.number,))
             case Receive():
-                self._check_owed()
+                self._check_pending()
                 progress.receive(turn, request)
             case Release():
-                if owed := progress.release(turn, request) - self._outbox.finished:
-                    self._releases.wait(token, owed)
+                if pending := progress.release(turn, request) - self._outbox.finished:
+                    self._releases.wait(token, pending)
                     timer = _Timer(_TimerKind.RELEASE, str(token))
                     self._deadlines.set(timer, now_ms + self._settings.release_ms)
                     return self._decided(turn)
@@ -158,9 +158,9 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
     def loaded(self, now_ms: int, /) -> SessionDecision:
         """Nodes with connections get a full lease; timers of disconnected sessions continue."""
         turn = Turn(self.state, now_ms)
-        all_owed = range(self.state.last_owed + 1)
+        all_pending = range(self.state.last_pending_number + 1)
         for client_id, session in list(self.state.sessions.items()):
-            session.received = dict.fromkeys(session.received, all_owed)
+            session.received = dict.fromkeys(session.received, all_pending)
             if session.stored == NOT_YET:
                 turn.clear(client_id, session)
                 del self.state.sessions[client_id]
@@ -352,11 +352,11 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
         if self.state.producer is None:
             turn.write(ProducerKey(), StoredProducer(request.producer_id))
 
-    def _check_owed(self) -> None:
-        if self._outbox.waiting_bytes > self._settings.max_owed_bytes:
+    def _check_pending(self) -> None:
+        if self._outbox.waiting_bytes > self._settings.max_pending_bytes:
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many messages wait to be appended")
 
-    def _owed_appended(self, turn: Turn, request: OwedAppended) -> None:
+    def _pending_appended(self, turn: Turn, request: PendingAppended) -> None:
         """Answer the publishers after the append; the record of it is written later, with other records."""
         self._outbox.appended(request.numbers)
         if _FINISHED not in self._deadlines:
@@ -366,8 +366,8 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
     def _write_finished(self, turn: Turn) -> None:
         finished, self._outbox.finished = self._outbox.finished, set()
         for number in sorted(finished):
-            if number in self.state.owed:
-                turn.write(OwedKey(number), None)
+            if number in self.state.pending:
+                turn.write(PendingKey(number), None)
         self._deadlines.cancel(_FINISHED)
 
     def _answer_released(self, turn: Turn, numbers: tuple[int, ...]) -> None:

@@ -6,7 +6,12 @@ detects several in one batch only if that same batch was appended before.
 
 from collections.abc import Iterable
 
-from millstream.coordinator.mqtt_sessions.requests import AppendOwed, NeedProducer, Owed, SessionEffect
+from millstream.coordinator.mqtt_sessions.requests import (
+    AppendPending,
+    NeedProducer,
+    PendingMessage,
+    SessionEffect,
+)
 from millstream.coordinator.mqtt_sessions.state import Place, SessionState
 
 # The memory of a pending message beside its value.
@@ -16,9 +21,9 @@ _OVERHEAD_BYTES = 200
 class Outbox:
     def __init__(self, at_once: int) -> None:
         self._at_once = at_once
-        self._asked = False
+        self._asked_for_producer = False
         self._queue: dict[Place, list[int]] = {}
-        self._given: dict[Place, set[int]] = {}
+        self._under_way: dict[Place, set[int]] = {}
         self._sizes: dict[int, int] = {}
         self._last = 0
         self._last_loaded = 0
@@ -27,54 +32,57 @@ class Outbox:
         """Appended messages that are still pending in the coordinator's log: a successor would submit them again."""
 
     def load(self, state: SessionState) -> None:
-        for number in sorted(state.owed):
+        for number in sorted(state.pending):
             self._add(state, number)
-        self._last = self._last_loaded = state.last_owed
+        self._last = self._last_loaded = state.last_pending_number
 
     def effects(self, state: SessionState) -> list[SessionEffect]:
         """The next appends; none for a partition that has one under way."""
-        for number in range(self._last + 1, state.last_owed + 1):
+        for number in range(self._last + 1, state.last_pending_number + 1):
             self._add(state, number)
-        self._last = state.last_owed
+        self._last = state.last_pending_number
         if not self._queue:
             return []
         producer = state.producer
         if producer is None:
-            if self._asked:
+            if self._asked_for_producer:
                 return []
-            self._asked = True
+            self._asked_for_producer = True
             return [NeedProducer()]
         effects: list[SessionEffect] = []
-        for place in [place for place in self._queue if place not in self._given]:
+        for place in [place for place in self._queue if place not in self._under_way]:
             numbers = self._take(place)
-            self._given[place] = set(numbers)
-            owed = tuple(Owed(each, state.owed[each].message, state.owed[each].sequence) for each in numbers)
-            effects.append(AppendOwed(producer.producer_id, state.sequences[place].epoch, owed))
+            self._under_way[place] = set(numbers)
+            messages = tuple(
+                PendingMessage(each, state.pending[each].message, state.pending[each].sequence)
+                for each in numbers
+            )
+            effects.append(AppendPending(producer.producer_id, state.sequences[place].epoch, messages))
         return effects
 
     def appended(self, numbers: tuple[int, ...]) -> None:
         self.finished.update(numbers)
         for number in numbers:
             self.waiting_bytes -= self._sizes.pop(number, 0)
-        for place, given in list(self._given.items()):
-            given.difference_update(numbers)
-            if not given:
-                del self._given[place]
+        for place, under_way in list(self._under_way.items()):
+            under_way.difference_update(numbers)
+            if not under_way:
+                del self._under_way[place]
 
     def refused(self, number: int) -> None:
         """Drop this message; those submitted with it are submitted again."""
         self.waiting_bytes -= self._sizes.pop(number, 0)
-        for place, given in list(self._given.items()):
-            if number in given:
-                del self._given[place]
-                again = sorted(given - {number})
+        for place, under_way in list(self._under_way.items()):
+            if number in under_way:
+                del self._under_way[place]
+                again = sorted(under_way - {number})
                 if again:
                     self._queue[place] = again + self._queue.get(place, [])
 
     def _add(self, state: SessionState, number: int) -> None:
-        owed = state.owed.get(number)
-        if owed is not None:
-            message = owed.message
+        pending = state.pending.get(number)
+        if pending is not None:
+            message = pending.message
             self._queue.setdefault((message.topic, message.partition), []).append(number)
             self._sizes[number] = len(message.value or b"") + _OVERHEAD_BYTES
             self.waiting_bytes += self._sizes[number]
@@ -94,11 +102,11 @@ class Releases:
     """Publishers that wait for PUBCOMP, by request token: it is sent once their messages are in the log."""
 
     def __init__(self) -> None:
-        self._left: dict[int, int] = {}
+        self._unappended_counts: dict[int, int] = {}
         self._waiting: dict[int, list[int]] = {}
 
     def wait(self, token: int, numbers: set[int]) -> None:
-        self._left[token] = len(numbers)
+        self._unappended_counts[token] = len(numbers)
         for number in numbers:
             self._waiting.setdefault(number, []).append(token)
 
@@ -107,14 +115,14 @@ class Releases:
         free = []
         for number in numbers:
             for token in self._waiting.pop(number, ()):
-                left = self._left.get(token, 0)
+                left = self._unappended_counts.get(token, 0)
                 if left == 1:
-                    del self._left[token]
+                    del self._unappended_counts[token]
                     free.append(token)
                 elif left:
-                    self._left[token] = left - 1
+                    self._unappended_counts[token] = left - 1
         return free
 
     def give_up(self, token: int) -> bool:
         """Stop waiting; False if the token was not waiting."""
-        return self._left.pop(token, None) is not None
+        return self._unappended_counts.pop(token, None) is not None

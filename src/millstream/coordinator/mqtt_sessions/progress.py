@@ -49,21 +49,21 @@ def receive(turn: Turn, request: Receive) -> None:
     session = owned(turn, request.client_id, request.epoch)
     for packet_id, messages in request.messages:
         if packet_id not in session.received:
-            first = turn.state.last_owed + 1
+            first = turn.state.last_pending_number + 1
             turn.write(ReceivedKey(request.client_id, packet_id), StoredReceived(turn.now_ms))
             turn.owe(messages)
-            session.received[packet_id] = range(first, turn.state.last_owed + 1)
+            session.received[packet_id] = range(first, turn.state.last_pending_number + 1)
 
 
 def release(turn: Turn, request: Release) -> set[int]:
     """Free the identifiers; returns the numbers of their messages that are not appended yet."""
     session = owned(turn, request.client_id, request.epoch)
-    owed: set[int] = set()
+    pending: set[int] = set()
     for packet_id in request.packet_ids:
         if packet_id in session.received:
-            owed |= turn.state.still_owed(session.received[packet_id])
+            pending |= turn.state.still_pending(session.received[packet_id])
             turn.write(ReceivedKey(request.client_id, packet_id), None)
-    return owed
+    return pending
 
 
 def _unsubscribe(turn: Turn, request: Unsubscribe) -> None:

@@ -151,11 +151,11 @@ class StoredReceived(msgspec.Struct, frozen=True):
     received_ms: Int64
 
 
-class OwedKey(msgspec.Struct, frozen=True):
+class PendingKey(msgspec.Struct, frozen=True):
     number: Int64
 
 
-class StoredOwed(msgspec.Struct, frozen=True):
+class StoredPending(msgspec.Struct, frozen=True):
     """A message to append under this sequence number, which makes the append happen once."""
 
     message: KeptMessage
@@ -187,7 +187,7 @@ Key = (
     | PositionsKey
     | FlightKey
     | ReceivedKey
-    | OwedKey
+    | PendingKey
     | SequenceKey
     | ProducerKey
 )
@@ -197,7 +197,7 @@ Value = (
     | StoredPositions
     | StoredFlight
     | StoredReceived
-    | StoredOwed
+    | StoredPending
     | StoredSequence
     | StoredProducer
 )
@@ -214,7 +214,7 @@ _TABLE = RecordTable(
     RecordKind(2, PositionsKey, Layout(StoredPositions, newest=1, written=1)),
     RecordKind(3, FlightKey, Layout(StoredFlight, newest=1, written=1)),
     RecordKind(4, ReceivedKey, Layout(StoredReceived)),
-    RecordKind(5, OwedKey, Layout(StoredOwed)),
+    RecordKind(5, PendingKey, Layout(StoredPending)),
     RecordKind(6, SequenceKey, Layout(StoredSequence)),
     RecordKind(7, ProducerKey, Layout(StoredProducer)),
 )

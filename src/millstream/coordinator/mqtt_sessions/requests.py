@@ -162,14 +162,14 @@ class ProducerGiven(Request[Done], frozen=True):
     producer_id: int
 
 
-class OwedAppended(Request[Done], frozen=True):
-    """The result of the effect `AppendOwed`."""
+class PendingAppended(Request[Done], frozen=True):
+    """The result of the effect `AppendPending`."""
 
     numbers: tuple[int, ...]
 
 
-class OwedRefused(Request[Done], frozen=True):
-    """The partition permanently refused this message of an effect `AppendOwed`, and appended none of the effect."""
+class PendingRefused(Request[Done], frozen=True):
+    """The partition permanently refused this message of an effect `AppendPending`, and appended none of the effect."""
 
     number: int
 
@@ -190,7 +190,7 @@ RemoteSessionRequest = (
     | FindSubscribers
 )
 """Requests that doors of all nodes may send."""
-SessionRequest = RemoteSessionRequest | ProducerGiven | OwedAppended | OwedRefused
+SessionRequest = RemoteSessionRequest | ProducerGiven | PendingAppended | PendingRefused
 SessionReply = SessionOpened | Done | Attended | Confirmed | Wanted
 
 
@@ -198,18 +198,18 @@ class NeedProducer(msgspec.Struct, frozen=True):
     """An effect: get a producer identity, and report it by `ProducerGiven`."""
 
 
-class Owed(msgspec.Struct, frozen=True):
+class PendingMessage(msgspec.Struct, frozen=True):
     number: int
     message: KeptMessage
     sequence: int
 
 
-class AppendOwed(msgspec.Struct, frozen=True):
-    """An effect: append these in order, each under its sequence number, and report by `OwedAppended`."""
+class AppendPending(msgspec.Struct, frozen=True):
+    """An effect: append these in order, each under its sequence number, and report by `PendingAppended`."""
 
     producer_id: int
     epoch: int
-    owed: tuple[Owed, ...]
+    messages: tuple[PendingMessage, ...]
 
 
-SessionEffect = NeedProducer | AppendOwed
+SessionEffect = NeedProducer | AppendPending

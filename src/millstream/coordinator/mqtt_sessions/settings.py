@@ -8,7 +8,7 @@ class SessionSettings(msgspec.Struct, frozen=True):
     """At one coordinator."""
     max_subscriptions: int = 1_000
     """In one session."""
-    max_owed_bytes: int = 64 << 20
+    max_pending_bytes: int = 64 << 20
     """Bytes of messages that wait to be appended, at one coordinator."""
     lease_ms: int = 10_000
     """A node that is silent for this long has lost its connections."""
@@ -16,4 +16,4 @@ class SessionSettings(msgspec.Struct, frozen=True):
     """How long a node's heartbeat waits for news."""
     release_ms: int = 3_000
     """How long PUBCOMP waits for the append: the message is durable already, and its partition may be unavailable."""
-    owed_at_once: int = 500
+    pending_at_once: int = 500

@@ -5,7 +5,7 @@ from typing import cast
 from millstream.coordinator.mqtt_sessions.interest import Interest
 from millstream.coordinator.mqtt_sessions.records import (
     FlightKey,
-    OwedKey,
+    PendingKey,
     Position,
     PositionsKey,
     ProducerKey,
@@ -14,7 +14,7 @@ from millstream.coordinator.mqtt_sessions.records import (
     SessionKey,
     SessionRecord,
     StoredFlight,
-    StoredOwed,
+    StoredPending,
     StoredPositions,
     StoredProducer,
     StoredSequence,
@@ -44,11 +44,11 @@ class Session:
 class SessionState:
     def __init__(self) -> None:
         self.sessions: dict[str, Session] = {}
-        self.owed: dict[int, StoredOwed] = {}
+        self.pending: dict[int, StoredPending] = {}
         self.sequences: dict[Place, StoredSequence] = {}
         self.producer: StoredProducer | None = None
         self.last_epoch = 0
-        self.last_owed = 0
+        self.last_pending_number = 0
         self._interest: Interest | None = None
 
     @property
@@ -65,12 +65,12 @@ class SessionState:
         match key:
             case SessionKey():
                 self._replay_session(key.client_id, cast(StoredSession | None, value))
-            case OwedKey():
-                self.last_owed = max(self.last_owed, key.number)
+            case PendingKey():
+                self.last_pending_number = max(self.last_pending_number, key.number)
                 if value is None:
-                    self.owed.pop(key.number, None)
+                    self.pending.pop(key.number, None)
                 else:
-                    self.owed[key.number] = cast(StoredOwed, value)
+                    self.pending[key.number] = cast(StoredPending, value)
             case SequenceKey():
                 self.sequences[key.topic, key.partition] = cast(StoredSequence, value)
             case ProducerKey():
@@ -83,12 +83,12 @@ class SessionState:
                 if session is not None:
                     _replay_part(session, record)
                     if self._interest is not None and isinstance(key, SubscriptionKey):
-                        told = self._interest.unsubscribed if value is None else self._interest.subscribed
-                        told(key.client_id, key.filter)
+                        update = self._interest.unsubscribed if value is None else self._interest.subscribed
+                        update(key.client_id, key.filter)
 
-    def still_owed(self, numbers: range) -> set[int]:
-        fewest = numbers if len(numbers) < len(self.owed) else self.owed
-        return {number for number in fewest if number in numbers and number in self.owed}
+    def still_pending(self, numbers: range) -> set[int]:
+        fewest = numbers if len(numbers) < len(self.pending) else self.pending
+        return {number for number in fewest if number in numbers and number in self.pending}
 
     def _replay_session(self, client_id: str, value: StoredSession | None) -> None:
         session = self.sessions.get(client_id)

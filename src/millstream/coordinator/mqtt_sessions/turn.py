@@ -7,14 +7,14 @@ from millstream.coordinator.mqtt_sessions.records import (
     FlightKey,
     KeptMessage,
     Key,
-    OwedKey,
+    PendingKey,
     Position,
     PositionsKey,
     ReceivedKey,
     SequenceKey,
     SessionKey,
     SessionRecord,
-    StoredOwed,
+    StoredPending,
     StoredPositions,
     StoredSequence,
     SubscriptionKey,
@@ -59,14 +59,14 @@ class Turn:
     def owe(self, messages: Iterable[KeptMessage]) -> None:
         """Queue messages to be appended once, behind the pending ones of the same partition."""
         for message in messages:
-            self._number(self.state.last_owed + 1, message)
+            self._number(self.state.last_pending_number + 1, message)
 
     def _number(self, number: int, message: KeptMessage) -> None:
         following, epoch = 0, 0
         before = self.state.sequences.get((message.topic, message.partition))
         if before is not None:
             following, epoch = before.following, before.epoch
-        self.write(OwedKey(number), StoredOwed(message, following))
+        self.write(PendingKey(number), StoredPending(message, following))
         # The last number of a decision is enough for each partition: its records are stored together.
         key = SequenceKey(message.topic, message.partition)
         record = SessionRecord(key, StoredSequence((following + 1) % _SEQUENCES, epoch))
@@ -75,15 +75,15 @@ class Turn:
 
     def refuse(self, number: int) -> None:
         """Drop a message that is never appended; those behind it get numbers of a new epoch, without a gap."""
-        refused = self.state.owed.get(number)
+        refused = self.state.pending.get(number)
         if refused is None:
             return
         topic, partition = refused.message.topic, refused.message.partition
-        self.write(OwedKey(number), None)
+        self.write(PendingKey(number), None)
         epoch = self.state.sequences[topic, partition].epoch + 1
         self.write(SequenceKey(topic, partition), StoredSequence(0, epoch))
-        for other in sorted(self.state.owed):
-            message = self.state.owed[other].message
+        for other in sorted(self.state.pending):
+            message = self.state.pending[other].message
             if (message.topic, message.partition) == (topic, partition):
                 self._number(other, message)
 

@@ -125,7 +125,7 @@ class Status:
         self._path = path
         self._ledger = ledger
         self._position = position
-        self._about = dict(about)
+        self._run_facts = dict(about)
         self._lock = threading.Lock()
         self._state = State.STARTING
         self._started_at = datetime.now(UTC)
@@ -168,7 +168,7 @@ class Status:
     def document(self) -> dict[str, Any]:
         totals, ledger, now = self._ledger.totals, self._ledger, datetime.now(UTC)
         return {
-            **self._about,
+            **self._run_facts,
             "state": str(self._state),
             "running": self._state is not State.STOPPED,
             "started_at": rfc3339(self._started_at),

@@ -48,7 +48,7 @@ class TypedRows:
             decoded = {name: decoder.decode(batch[name]) for name, decoder in self._decoders.items()}
         bad = {name: each.bad for name, each in decoded.items() if each.bad}
         if bad and self._layout.mode is Mode.FAILFAST:
-            raise MalformedRecord(_told(batch, bad))
+            raise MalformedRecord(_first_fault(batch, bad))
         columns = []
         for field in self._schema:
             if field.name == self._layout.corrupt_column:
@@ -68,7 +68,7 @@ class TypedRows:
         self, made: pa.RecordBatch, batch: pa.RecordBatch, bad: Mapping[str, Mapping[int, str]]
     ) -> pa.RecordBatch:
         gone = sorted({row for rows in bad.values() for row in rows})
-        self._first_dropped = self._first_dropped or _told(batch, bad)
+        self._first_dropped = self._first_dropped or _first_fault(batch, bad)
         self._dropped += len(gone)
         kept = np.ones(made.num_rows, np.bool_)
         kept[gone] = False
@@ -101,7 +101,7 @@ def _corrupt(raw: pa.Array, bad: Mapping[int, str], kind: pa.DataType) -> pa.Arr
     )
 
 
-def _told(batch: pa.RecordBatch, bad: Mapping[str, Mapping[int, str]]) -> str:
+def _first_fault(batch: pa.RecordBatch, bad: Mapping[str, Mapping[int, str]]) -> str:
     """The place of the first bad row, and the reason."""
     row, name = min((min(rows), name) for name, rows in bad.items())
     place = f"{batch['topic'][row].as_py()}-{batch['partition'][row].as_py()}"

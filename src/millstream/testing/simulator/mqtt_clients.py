@@ -63,7 +63,7 @@ class _Publisher:
         """Values in order, with their QoS."""
         self._number = 0
         self._answer: asyncio.Future[Packet] | None = None
-        device.heard = self._heard
+        device.on_packet = self._heard
 
     async def run(self, clients: "MqttClients") -> None:
         random = self.device.random
@@ -115,7 +115,7 @@ class _Subscriber:
         """Values in order of arrival, with their QoS."""
         self._unreleased: set[int] = set()
         self._suback: asyncio.Event = asyncio.Event()
-        device.heard = self._heard
+        device.on_packet = self._heard
 
     async def subscribe(self) -> None:
         while not self._suback.is_set():
@@ -326,7 +326,7 @@ class MqttClients:
             elif isinstance(packet, Publish):
                 self._retained[packet.topic] = packet.payload.decode()
 
-        device.heard = heard
+        device.on_packet = heard
         await device.connect_surely()
         device.send(Subscribe(1, (Filter("t/#", 0),)))
         await subscribed.wait()

@@ -29,12 +29,12 @@ class SimulatedDoor:
 class DeviceWire:
     """One connection: bytes arrive at the other end a little later, in both directions."""
 
-    def __init__(self, loop: SimulatedLoop, door: SimulatedDoor, heard: Callable[[Packet], None]) -> None:
+    def __init__(self, loop: SimulatedLoop, door: SimulatedDoor, on_packet: Callable[[Packet], None]) -> None:
         self.host = "device"
         self.is_open = True
         self._loop = loop
         self._door = door
-        self._heard = heard
+        self._on_packet = on_packet
         self._decoder = Decoder(side=Side.CLIENT, version=V5)
         self._user: WireUser | None = None
         self.closed = asyncio.Event()
@@ -85,7 +85,7 @@ class DeviceWire:
             for packet in self._decoder.feed(data):
                 if isinstance(packet, Exception):
                     raise packet
-                self._heard(packet)
+                self._on_packet(packet)
 
     def _shut(self) -> None:
         self.is_open = False
@@ -93,7 +93,7 @@ class DeviceWire:
 
 
 class Device:
-    """`heard` gets every packet of the newest connection except CONNACK."""
+    """`on_packet` gets every packet of the newest connection except CONNACK."""
 
     def __init__(
         self, name: str, doors: list[SimulatedDoor], loop: SimulatedLoop, random: Random, *, expiry_s: int
@@ -104,7 +104,7 @@ class Device:
         self.wire: DeviceWire | None = None
         self.left: list[DeviceWire] = []
         """Connections from which a newer one took the session while they were open."""
-        self.heard: Callable[[Packet], None] = lambda _: None
+        self.on_packet: Callable[[Packet], None] = lambda _: None
         self.sessions_lost = 0
         self.stays_at_its_door = False
         """Whether it reconnects to its last door; otherwise to any door."""
@@ -163,4 +163,4 @@ class Device:
             if self._answer is not None and not self._answer.done():
                 self._answer.set_result(packet)
         else:
-            self.heard(packet)
+            self.on_packet(packet)

@@ -97,7 +97,7 @@ class QueueClients:
 
     def _is_silent(self) -> bool:
         now = self._cluster.loop.time()
-        return all(now - each.heard >= _SILENCE_SECONDS for each in self.workers)
+        return all(now - each.last_news_at >= _SILENCE_SECONDS for each in self.workers)
 
     def judge(self, *, leaders_stay: bool) -> list[Anomaly]:
         surely = [each for worker in self.workers for each in worker.surely] if leaders_stay else []

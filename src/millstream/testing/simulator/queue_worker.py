@@ -42,7 +42,7 @@ class QueueWorker:
         self.client = client
         self.accepted = 0
         self.deliveries: list[Delivery] = []
-        self.heard = 0.0
+        self.last_news_at = 0.0
         """When the last news arrived."""
         self.surely: list[QueueEvent] = []
         """Messages accepted under their lock, unless it ended with its leader."""
@@ -67,7 +67,7 @@ class QueueWorker:
 
     async def drain(self, is_over: Callable[[], bool]) -> None:
         """Accept all messages that are left."""
-        self._drains, self.heard = True, self.client.loop.time()
+        self._drains, self.last_news_at = True, self.client.loop.time()
         while not is_over():
             for message in await self.take():
                 await self.settle(message, ACCEPT)
@@ -92,7 +92,7 @@ class QueueWorker:
             self._held[message] = Delivery(TOPIC, message[2], asked, now)
             self.deliveries.append(self._held[message])
         if messages:
-            self.heard = now
+            self.last_news_at = now
 
     def _lets_go(self, message: Message) -> None:
         self._held[message].let_go = self.client.loop.time()

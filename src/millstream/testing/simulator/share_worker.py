@@ -124,7 +124,7 @@ class ShareWorker(QueueWorker):
             self._topic_id = topic.topic_id
             self._mine |= frozenset(topic.partitions)
         if self._mine - before:
-            self.heard = self.client.loop.time()
+            self.last_news_at = self.client.loop.time()
 
     async def _heartbeat(self, epoch: int, names: tuple[str, ...] | None) -> Any:
         if self._coordinator is None:

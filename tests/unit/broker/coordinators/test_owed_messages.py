@@ -6,7 +6,12 @@ from typing import Any
 
 from millstream.broker.coordinators.mqtt_sessions import MqttSessions
 from millstream.coordinator.mqtt_sessions.records import KeptMessage
-from millstream.coordinator.mqtt_sessions.requests import AppendOwed, Owed, OwedAppended, OwedRefused
+from millstream.coordinator.mqtt_sessions.requests import (
+    AppendPending,
+    PendingAppended,
+    PendingMessage,
+    PendingRefused,
+)
 from millstream.coordinator.mqtt_sessions.settings import SessionSettings
 from millstream.observability.metrics import Registry
 from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
@@ -60,8 +65,8 @@ def appended(loop: SimulatedLoop, partitions: Partitions, now_ms: Callable[[], i
         SessionSettings(),
         Registry(),
     )
-    owed = Owed(5, KeptMessage("mqtt", 0, b"t", b"x", ()), 0)
-    loop.run(sessions._append(0, AppendOwed(1, 0, (owed,))))
+    pending = PendingMessage(5, KeptMessage("mqtt", 0, b"t", b"x", ()), 0)
+    loop.run(sessions._append(0, AppendPending(1, 0, (pending,))))
     return reported
 
 
@@ -70,14 +75,14 @@ def test_a_message_is_appended_though_the_clock_was_ahead_when_it_was_tried_firs
     loop, partitions = SimulatedLoop(), Partitions()
     reported = appended(loop, partitions, lambda: NOW_MS if loop.time() > 3 else AHEAD_MS)
     assert partitions.refused
-    assert (partitions.taken, reported) == ([NOW_MS], [OwedAppended((5,))])
+    assert (partitions.taken, reported) == ([NOW_MS], [PendingAppended((5,))])
 
 
 def test_a_message_is_not_dropped_because_its_topic_is_not_known_here_yet() -> None:
     """The door that took it knows; the coordinator's node hears of new topics a little later."""
     partitions = NewTopic()
     reported = appended(SimulatedLoop(), partitions, lambda: NOW_MS)
-    assert (partitions.taken, reported) == ([NOW_MS], [OwedAppended((5,))])
+    assert (partitions.taken, reported) == ([NOW_MS], [PendingAppended((5,))])
 
 
 def test_a_message_for_a_topic_that_was_deleted_is_dropped_in_the_end() -> None:
@@ -86,4 +91,4 @@ def test_a_message_for_a_topic_that_was_deleted_is_dropped_in_the_end() -> None:
             self.refused += 1
             raise NotDone(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
 
-    assert appended(SimulatedLoop(), Deleted(), lambda: NOW_MS) == [OwedRefused(5)]
+    assert appended(SimulatedLoop(), Deleted(), lambda: NOW_MS) == [PendingRefused(5)]

@@ -20,7 +20,7 @@ def test_a_follower_that_stops_as_its_connection_is_lost_leaves_no_error_behind(
 
         async def follow() -> None:
             try:
-                await asyncio.wait([conversation.over])
+                await asyncio.wait([conversation.ended])
             finally:
                 conversation.close()
 

@@ -1,10 +1,10 @@
 """What a leader with damaged uncommitted records says while no other leads."""
 
-from millstream.broker.replicas.making_way import Waits, why_it_leads
+from millstream.broker.replicas.making_way import NotRepaired, why_it_leads
 from support.replicated import Cluster
 
 
-def waits(cluster: Cluster) -> Waits:
+def waits(cluster: Cluster) -> NotRepaired:
     return why_it_leads(1, 7, cluster.partition(), cluster.image)
 
 

@@ -278,7 +278,7 @@ def test_a_publisher_waits_for_no_note_that_its_message_was_appended():
     assert coordinator.answers.pop(waiting) == Done()
     assert len(coordinator.log) == written
     coordinator.wait(1)
-    assert coordinator.machine.state.owed == {}
+    assert coordinator.machine.state.pending == {}
 
 
 def test_a_publisher_that_is_released_after_the_append_waits_for_nothing():
@@ -360,7 +360,7 @@ def test_the_will_of_a_connection_that_is_taken_over(delay_s, expiry_s, clean, s
 
 
 def test_each_message_is_appended_once_whatever_crashes():
-    coordinator = Coordinator(owed_at_once=2)
+    coordinator = Coordinator(pending_at_once=2)
     coordinator.holds_effects = True
     opened = coordinator.open()
     wanted = []
@@ -375,7 +375,7 @@ def test_each_message_is_appended_once_whatever_crashes():
     coordinator.crash()
     assert coordinator.sent() == wanted
     coordinator.wait(1)
-    assert coordinator.machine.state.owed == {}
+    assert coordinator.machine.state.pending == {}
 
 
 def test_a_message_that_is_refused_for_good_holds_up_no_other():
@@ -390,11 +390,11 @@ def test_a_message_that_is_refused_for_good_holds_up_no_other():
     coordinator.ask(Receive("c", opened.epoch, ((9, (kept("d"),)),)))
     assert coordinator.sent() == ["a", "b", "c", "d"]
     coordinator.wait(1)
-    assert coordinator.machine.state.owed == {}
+    assert coordinator.machine.state.pending == {}
 
 
 def test_what_is_refused_gives_no_new_numbers_to_what_was_appended_before():
-    coordinator = Coordinator(owed_at_once=1)
+    coordinator = Coordinator(pending_at_once=1)
     coordinator.holds_effects = True
     opened = coordinator.open()
     messages = tuple((number, (kept(text),)) for number, text in enumerate(("a", "refused", "b"), 1))
@@ -419,7 +419,7 @@ def test_a_repeated_message_is_kept_once():
 
 
 def test_messages_of_a_partition_that_takes_none_wait_within_a_bound():
-    coordinator = Coordinator(max_owed_bytes=1_000)
+    coordinator = Coordinator(max_pending_bytes=1_000)
     coordinator.holds_effects = True
     opened = coordinator.open()
     refused = [
