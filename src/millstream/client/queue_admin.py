@@ -1,15 +1,14 @@
 """`QueueAdmin`: look at queues, purge them, and bring dead letters back."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Self
 from uuid import UUID
 
 from millstream.client.errors import UnknownTopicError, from_code
 from millstream.client.queue_wire import ask_leader, ask_node, records_of
-from millstream.client.settings import servers
 from millstream.client.wire.cluster import Cluster
-from millstream.client.wire.properties import addresses, security_of
-from millstream.client.wire.settings import ClusterSettings
+from millstream.client.wire.properties import cluster_settings
 from millstream.protocol.queue_call import (
     LookAtQueues,
     PeekAtQueue,
@@ -41,16 +40,8 @@ class QueueAdmin:
         client_id: str = "millstream",
         extra: Mapping[str, str] | None = None,
     ) -> None:
-        self._cluster = Cluster(
-            ClusterSettings(
-                addresses(servers(bootstrap_servers)),
-                security_of(extra or {}),
-                client_id,
-                api_timeout_s=_TIMEOUT_S,
-                request_timeout_s=_TIMEOUT_S + 5,
-                asks_node_itself=True,
-            )
-        )
+        settings = cluster_settings(bootstrap_servers, client_id, extra, _TIMEOUT_S)
+        self._cluster = Cluster(replace(settings, asks_node_itself=True))
 
     def queues(self, group: str = "", topic: str = "") -> list[QueueRow]:
         """The queues in use, on all nodes. A queue that no consumer has used since its leader started is not listed."""

@@ -15,10 +15,8 @@ import msgspec
 
 from millstream.client.errors import ClientError, ClosedError, ConfigurationError, from_code
 from millstream.client.queue_wire import ask_any, batches_of
-from millstream.client.settings import servers
 from millstream.client.wire.cluster import Cluster
-from millstream.client.wire.properties import addresses, security_of
-from millstream.client.wire.settings import ClusterSettings
+from millstream.client.wire.properties import cluster_settings
 from millstream.protocol.queue_call import (
     Released,
     ReleaseMember,
@@ -122,15 +120,7 @@ class QueueConsumer:
         self.group = group
         self.member = member or str(uuid.uuid4())
         self._prefetch = prefetch
-        self._cluster = Cluster(
-            ClusterSettings(
-                addresses(servers(bootstrap_servers)),
-                security_of(extra or {}),
-                client_id,
-                api_timeout_s=_TIMEOUT_S,
-                request_timeout_s=_TIMEOUT_S + 5,
-            )
-        )
+        self._cluster = Cluster(cluster_settings(bootstrap_servers, client_id, extra, _TIMEOUT_S))
         self._is_closed = False
         # Messages prefetched for the next caller, and until when they may be handed out: well before their locks end.
         self._ahead: deque[QueueMessage] = deque()

@@ -3,8 +3,17 @@
 import asyncio
 from collections.abc import Sequence
 
-from millstream.broker.routing.calls import Acquire, Look, Peek, Purge, ReleaseAll, ReloadQueues, Settle
-from millstream.broker.routing.routes import Routes
+from millstream.broker.routing.calls import (
+    Acquire,
+    Look,
+    NodeCall,
+    Peek,
+    Purge,
+    ReleaseAll,
+    ReloadQueues,
+    Settle,
+)
+from millstream.broker.routing.routes import A, Routes
 from millstream.doors.access import Authoriser, Operation, Permission, Resource
 from millstream.doors.caller import Caller
 from millstream.doors.partitions import Place
@@ -71,15 +80,8 @@ class RoutedQueues:
         *,
         together: bool = False,
     ) -> tuple[Settled, ...]:
-        self._check(caller, group, place)
-        return await self._routes.at_leader(
-            caller,
-            place,
-            Settle(group, member, place, tuple(settlements), together),
-            patience_s=_PATIENCE_SECONDS,
-            wait_s=_PATIENCE_SECONDS,
-            may_repeat=False,
-        )
+        call = Settle(group, member, place, tuple(settlements), together)
+        return await self._at_leader(caller, group, place, call, may_repeat=False)
 
     async def release_all(self, caller: Caller, group: str, member: str) -> None:
         self._authoriser.check(caller, Permission(Operation.READ, Resource.GROUP, group))
@@ -111,26 +113,19 @@ class RoutedQueues:
 
     async def peek(self, caller: Caller, request: PeekAtQueue) -> Peeked:
         place = Place(request.topic, request.partition)
-        self._check(caller, request.group, place)
-        return await self._routes.at_leader(
-            caller,
-            place,
-            Peek(request),
-            patience_s=_PATIENCE_SECONDS,
-            wait_s=_PATIENCE_SECONDS,
-            may_repeat=True,
-        )
+        return await self._at_leader(caller, request.group, place, Peek(request), may_repeat=True)
 
     async def purge(self, caller: Caller, request: PurgeQueue) -> Purged:
         place = Place(request.topic, request.partition)
-        self._check(caller, request.group, place)
+        return await self._at_leader(caller, request.group, place, Purge(request), may_repeat=False)
+
+    async def _at_leader(
+        self, caller: Caller, group: str, place: Place, call: NodeCall[A], *, may_repeat: bool
+    ) -> A:
+        self._check(caller, group, place)
+        patience = _PATIENCE_SECONDS
         return await self._routes.at_leader(
-            caller,
-            place,
-            Purge(request),
-            patience_s=_PATIENCE_SECONDS,
-            wait_s=_PATIENCE_SECONDS,
-            may_repeat=False,
+            caller, place, call, patience_s=patience, wait_s=patience, may_repeat=may_repeat
         )
 
     def _check(self, caller: Caller, group: str, place: Place) -> None:

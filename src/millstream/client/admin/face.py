@@ -8,10 +8,8 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from millstream.client.admin.groups import GroupAdmin
 from millstream.client.admin.settings import SettingsAdmin
-from millstream.client.settings import servers
 from millstream.client.wire.cluster import Cluster
-from millstream.client.wire.properties import addresses, security_of
-from millstream.client.wire.settings import ClusterSettings
+from millstream.client.wire.properties import cluster_settings
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,17 +48,7 @@ class Admin(GroupAdmin, SettingsAdmin):
         timeout_ms: int = _TIMEOUT_MS,
         extra: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(
-            Cluster(
-                ClusterSettings(
-                    addresses(servers(bootstrap_servers)),
-                    security_of(extra or {}),
-                    client_id,
-                    api_timeout_s=timeout_ms / 1000,
-                    request_timeout_s=timeout_ms / 1000 + 5,
-                )
-            )
-        )
+        super().__init__(Cluster(cluster_settings(bootstrap_servers, client_id, extra, timeout_ms / 1000)))
 
     def close(self) -> None:
         """Disconnect; the next call connects again."""

@@ -17,7 +17,6 @@ from millstream.protocol.metadata import TopicMetadata
 from millstream.protocol.wire import format_uuid
 
 _DELETE_VERSION = 5
-_HIGH_WATERMARK = -1
 
 When = OffsetResetPolicy | str | int | datetime
 """`earliest`, `latest`, a moment, or that moment in milliseconds since 1970."""

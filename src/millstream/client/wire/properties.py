@@ -1,16 +1,30 @@
 """Reads security settings from Kafka's properties, by the names of the Java client or of librdkafka."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from millstream.client.errors import ConfigurationError
+from millstream.client.settings import servers
 from millstream.client.wire.sasl import MECHANISMS
-from millstream.client.wire.settings import Address, Protocol, Sasl, Security, Tls
+from millstream.client.wire.settings import Address, ClusterSettings, Protocol, Sasl, Security, Tls
 
 DEFAULT_PORT = 9092
 _JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))""")
+
+
+def cluster_settings(
+    bootstrap_servers: str | Iterable[str], client_id: str, extra: Mapping[str, str] | None, timeout_s: float
+) -> ClusterSettings:
+    """Calls are retried for `timeout_s`; a request that is under way then may take a little longer."""
+    return ClusterSettings(
+        addresses(servers(bootstrap_servers)),
+        security_of(extra or {}),
+        client_id,
+        api_timeout_s=timeout_s,
+        request_timeout_s=timeout_s + 5,
+    )
 
 
 def security_of(properties: Mapping[str, str]) -> Security:

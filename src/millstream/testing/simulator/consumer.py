@@ -48,6 +48,10 @@ class SimulatedConsumer:
         self._is_fresh = True
         self._read_to = 0
 
+    async def read_to_end(self) -> None:
+        while self.high_watermark < 0 or self.position < self.high_watermark:
+            await self.poll(wait_ms=0)
+
     async def poll(self, wait_ms: int = _WAIT_MS) -> int:
         """Fetch once and return the number of records; 0 after an error of the cluster."""
         client = self.client

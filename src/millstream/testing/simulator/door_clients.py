@@ -6,14 +6,13 @@ Every acknowledged message is in the log once, in each producer's order, and rea
 import asyncio
 from contextlib import aclosing
 from random import Random
-from typing import Any
 
 from millstream.broker.routing.gateway_doors import GatewayDoors
 from millstream.doors import Caller, Doors, Message, NewTopic, Place
 from millstream.doors.access import AllowAll, NoQuotas
 from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
 from millstream.testing.history import Anomaly, History, Outcome, Send, judge
-from millstream.testing.simulator.client import SimulatedClient
+from millstream.testing.simulator.clients import ClientGroup
 from millstream.testing.simulator.cluster import SimulatedCluster
 from millstream.testing.simulator.consumer import SimulatedConsumer
 from millstream.testing.simulator.machine import SimulatedClock
@@ -25,18 +24,16 @@ _PAUSE_SECONDS = 0.3
 _CALLER = Caller(client_id="simulated door")
 
 
-class DoorClients:
+class DoorClients(ClientGroup):
     def __init__(self, cluster: SimulatedCluster, random: Random) -> None:
         self.history = History()
         self.acknowledged = 0
-        self._cluster = cluster
+        super().__init__(cluster, random)
         self._partitions = len(cluster.nodes)
         """As many partitions as brokers, so that the gateway talks to all of them."""
-        self._random = random
         self._gateway_client = self._client("gateway")
         self._is_over = False
         self._followed: list[list[str]] = [[] for _ in range(self._partitions)]
-        self._task: asyncio.Task[None] | None = None
         self._followers: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -50,7 +47,7 @@ class DoorClients:
         for index in range(self._partitions):
             client = self._client(f"doors-final-{index}")
             consumer = SimulatedConsumer(client, TOPIC, index, self.history, is_final=True)
-            await self._as(client, _read_to_end(consumer))
+            await self._as(client, consumer.read_to_end())
             self.history.final_keys.add(f"{TOPIC}-{index}")
             while len(self._followed[index]) < consumer.position:  # noqa: ASYNC110 - it tells nobody
                 await asyncio.sleep(0.1)
@@ -126,15 +123,3 @@ class DoorClients:
             if outcome is Outcome.UNKNOWN:
                 life += 1
             await asyncio.sleep(random.expovariate(1 / _PAUSE_SECONDS))
-
-    def _client(self, name: str) -> SimulatedClient:
-        random = Random(self._random.getrandbits(64))
-        return SimulatedClient(name, self._cluster.loop, random, self._cluster.addresses)
-
-    def _as(self, client: SimulatedClient, work: Any) -> "asyncio.Task[None]":
-        return self._cluster.loop.create_task(work, name=client.name, context=client.process.context)
-
-
-async def _read_to_end(consumer: SimulatedConsumer) -> None:
-    while consumer.high_watermark < 0 or consumer.position < consumer.high_watermark:
-        await consumer.poll(wait_ms=0)

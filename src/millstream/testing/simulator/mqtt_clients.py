@@ -6,9 +6,7 @@ message of a topic is retained, a will is published once, or never after DISCONN
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine
 from random import Random
-from typing import Any
 
 from millstream.broker.routing.gateway_doors import GatewayDoors
 from millstream.doors import Caller, Doors, NewTopic, PartitionAccess, Place
@@ -32,6 +30,7 @@ from millstream.protocol.mqtt.packets import (
     Will,
 )
 from millstream.testing.simulator.client import SimulatedClient
+from millstream.testing.simulator.clients import ClientGroup
 from millstream.testing.simulator.cluster import SimulatedCluster
 from millstream.testing.simulator.machine import SimulatedClock
 from millstream.testing.simulator.mqtt_device import Device, SimulatedDoor
@@ -191,12 +190,11 @@ class _Mortal:
             await asyncio.sleep(random.expovariate(1.0))
 
 
-class MqttClients:
+class MqttClients(ClientGroup):
     def __init__(self, cluster: SimulatedCluster, random: Random) -> None:
         self.is_over = False
         self.is_done = False
-        self._cluster = cluster
-        self._random = random
+        super().__init__(cluster, random)
         self._doors: list[SimulatedDoor] = []
         self._publishers = [
             _Publisher(number, self._device(f"publisher-{number}")) for number in range(_PUBLISHERS)
@@ -208,7 +206,6 @@ class MqttClients:
         self._retained: dict[str, str] = {}
         self._judge: tuple[SimulatedClient, Doors] | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._task: asyncio.Task[None] | None = None
 
     @property
     def acknowledged(self) -> int:
@@ -335,13 +332,6 @@ class MqttClients:
     def _device(self, name: str, *, expiry_s: int = _EXPIRY_SECONDS) -> Device:
         random = Random(self._random.getrandbits(64))
         return Device(name, self._doors, self._cluster.loop, random, expiry_s=expiry_s)
-
-    def _client(self, name: str) -> SimulatedClient:
-        random = Random(self._random.getrandbits(64))
-        return SimulatedClient(name, self._cluster.loop, random, self._cluster.addresses)
-
-    def _as(self, client: SimulatedClient, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        return self._cluster.loop.create_task(work, name=client.name, context=client.process.context)
 
 
 async def _create(doors: Doors, topic: NewTopic) -> None:

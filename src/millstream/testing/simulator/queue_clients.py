@@ -8,14 +8,13 @@ gets a message before its lock ends; a new leader knows no locks.
 """
 
 import asyncio
-from collections.abc import Coroutine
 from random import Random
-from typing import Any
 
 from millstream.testing.history import Anomaly, History, Outcome
 from millstream.testing.history.queues import QueueEvent, QueueStep, judge_locks, judge_queue
 from millstream.testing.simulator.admin import SimulatedAdmin
-from millstream.testing.simulator.client import NoAnswer, SimulatedClient
+from millstream.testing.simulator.client import NoAnswer
+from millstream.testing.simulator.clients import ClientGroup
 from millstream.testing.simulator.cluster import SimulatedCluster
 from millstream.testing.simulator.consumer import SimulatedConsumer
 from millstream.testing.simulator.producer import SimulatedProducer
@@ -46,15 +45,14 @@ _SILENCE_SECONDS = 25.0
 _GROUP_RESOURCE = 32
 
 
-class QueueClients:
+class QueueClients(ClientGroup):
     def __init__(
         self, cluster: SimulatedCluster, random: Random, doors: Random, share_consumers: float | None = None
     ) -> None:
         """`doors` decides how consumers connect: `share_consumers` of them, or half, by Kafka's protocol."""
         self.events: list[QueueEvent] = []
         self._history = History()
-        self._cluster = cluster
-        self._random = random
+        super().__init__(cluster, random)
         self._is_over = False
         self._admin = SimulatedAdmin(self._client("queue-admin"), [], 3)
         self._producers = [
@@ -68,7 +66,6 @@ class QueueClients:
             )
             for number in range(_CONSUMERS)
         ]
-        self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._task = self._cluster.loop.create_task(self._run())
@@ -82,7 +79,7 @@ class QueueClients:
         letters = History()
         client = self._client("letters-final")
         consumer = SimulatedConsumer(client, LETTERS, 0, letters, is_final=True)
-        await self._as(client, _read_to_end(consumer))
+        await self._as(client, consumer.read_to_end())
         now = self._cluster.loop.time()
         self.events += [
             QueueEvent(TOPIC, each.value, QueueStep.DEAD, now)
@@ -107,13 +104,6 @@ class QueueClients:
                 (each for worker in self.workers for each in worker.deliveries), LOCK_SECONDS
             )
         return found
-
-    def _client(self, name: str) -> SimulatedClient:
-        random = Random(self._random.getrandbits(64))
-        return SimulatedClient(name, self._cluster.loop, random, self._cluster.addresses)
-
-    def _as(self, client: SimulatedClient, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        return self._cluster.loop.create_task(work, name=client.name, context=client.process.context)
 
     async def _run(self) -> None:
         admin = self._admin
@@ -153,8 +143,3 @@ class QueueClients:
         while not self._is_over:
             await producer.send(random.randint(1, 3))
             await asyncio.sleep(random.expovariate(2.0))
-
-
-async def _read_to_end(consumer: SimulatedConsumer) -> None:
-    while consumer.high_watermark < 0 or consumer.position < consumer.high_watermark:
-        await consumer.poll(wait_ms=0)

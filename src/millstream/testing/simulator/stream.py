@@ -5,9 +5,8 @@ are in the log in the order sent, and none is there twice, though half of them h
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from random import Random
-from typing import Any
 
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.produce_forward import Batch, decode_produce_reply, encode_produce_request
@@ -16,6 +15,7 @@ from millstream.testing.history import Anomaly, History, Outcome, Send, judge
 from millstream.testing.simulator import requests
 from millstream.testing.simulator.admin import SimulatedAdmin
 from millstream.testing.simulator.client import Address, NoAnswer, SimulatedClient
+from millstream.testing.simulator.clients import ClientGroup
 from millstream.testing.simulator.cluster import SimulatedCluster
 from millstream.testing.simulator.consumer import SimulatedConsumer
 
@@ -151,20 +151,18 @@ class SimulatedStream:
         return is_whole
 
 
-class Streams:
+class Streams(ClientGroup):
     """Both kinds of producers on their own topic, and the outcome."""
 
     def __init__(self, cluster: SimulatedCluster, random: Random) -> None:
         self.history = History()
-        self._cluster = cluster
-        self._random = random
+        super().__init__(cluster, random)
         self._is_over = False
         self._admin = SimulatedAdmin(self._client("stream-admin"), [], 3)
         self._streams = [
             SimulatedStream(self._client("plain"), self.history, has_sequence=False),
             SimulatedStream(self._client("numbered"), self.history, has_sequence=True),
         ]
-        self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._task = self._cluster.loop.create_task(self._run())
@@ -177,26 +175,14 @@ class Streams:
         for index in range(_PARTITIONS):
             client = self._client(f"stream-final-{index}")
             consumer = SimulatedConsumer(client, TOPIC, index, self.history, is_final=True)
-            await self._as(client, _read_to_end(consumer))
+            await self._as(client, consumer.read_to_end())
             self.history.final_keys.add(f"{TOPIC}-{index}")
 
     def judge(self) -> list[Anomaly]:
         return judge(self.history)
-
-    def _client(self, name: str) -> SimulatedClient:
-        random = Random(self._random.getrandbits(64))
-        return SimulatedClient(name, self._cluster.loop, random, self._cluster.addresses)
-
-    def _as(self, client: SimulatedClient, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        return self._cluster.loop.create_task(work, name=client.name, context=client.process.context)
 
     async def _run(self) -> None:
         await self._as(self._admin.client, self._admin.create_surely(TOPIC, _PARTITIONS, {}))
         await asyncio.gather(
             *(self._as(each.client, each.work(lambda: self._is_over)) for each in self._streams)
         )
-
-
-async def _read_to_end(consumer: SimulatedConsumer) -> None:
-    while consumer.high_watermark < 0 or consumer.position < consumer.high_watermark:
-        await consumer.poll(wait_ms=0)

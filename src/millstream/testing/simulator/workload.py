@@ -15,6 +15,7 @@ from millstream.testing.history.groups import GroupHistory
 from millstream.testing.history.topics import TopicCall
 from millstream.testing.simulator.admin import SimulatedAdmin
 from millstream.testing.simulator.client import NoAnswer, SimulatedClient
+from millstream.testing.simulator.clients import ClientGroup
 from millstream.testing.simulator.cluster import SimulatedCluster
 from millstream.testing.simulator.consumer import SimulatedConsumer
 from millstream.testing.simulator.consumer_member import ConsumerMember
@@ -35,7 +36,7 @@ _OPERATIONS = ((), (), ("moves",), ("settings",), ("moves", "settings"))
 _EAGER = {"segment.bytes": "400", "min.cleanable.dirty.ratio": "0.01"}
 
 
-class Workload:
+class Workload(ClientGroup):
     """`history`, `group` and `topic_calls` record what the clients saw; `group` is None if each reads alone."""
 
     def __init__(self, cluster: SimulatedCluster, random: Random, *, partitions: int, replicas: int) -> None:
@@ -48,8 +49,7 @@ class Workload:
         self.configs: dict[str, str] = {}
         """Of the topic that is written to."""
         self.operator: SimulatedOperator
-        self._cluster = cluster
-        self._random = random
+        super().__init__(cluster, random)
         self._tasks: list[asyncio.Task[None]] = []
         self._is_over = False
         self._is_started = False
@@ -158,10 +158,6 @@ class Workload:
                 self._add_consumer(index)
         self.partitions = partitions
 
-    def _client(self, name: str) -> SimulatedClient:
-        random = Random(self._random.getrandbits(64))
-        return SimulatedClient(name, self._cluster.loop, random, self._cluster.addresses)
-
     def start(self) -> None:
         self._is_started = True
         for producer in self.producers:
@@ -195,8 +191,7 @@ class Workload:
         return told if group is None else [*told, lambda: group.acknowledged]
 
     def _run(self, client: SimulatedClient, work: Coroutine[Any, Any, None]) -> None:
-        context = client.process.context
-        self._tasks.append(self._cluster.loop.create_task(work, name=client.name, context=context))
+        self._tasks.append(self._as(client, work))
 
     async def stop(self) -> None:
         """Let pending work finish; an error of a client is one of the run."""
@@ -206,7 +201,7 @@ class Workload:
         await asyncio.gather(*self._tasks)
 
     async def as_client(self, client: SimulatedClient, work: Coroutine[Any, Any, None]) -> None:
-        await self._cluster.loop.create_task(work, name=client.name, context=client.process.context)
+        await self._as(client, work)
 
     async def read_everything(self) -> None:
         """The last phase: read every partition from its beginning to its end."""
@@ -214,14 +209,14 @@ class Workload:
             consumer = SimulatedConsumer(
                 self._client(f"final-{index}"), TOPIC, index, self.history, is_final=True
             )
-            await self.as_client(consumer.client, _read_to_end(consumer))
+            await self.as_client(consumer.client, consumer.read_to_end())
             # A disk that got stuck late leaves a new leader with too few replicas in sync: its high watermark lags for
             # a while.
             await self.as_client(consumer.client, self._wait_for_acknowledged(consumer))
             self.history.final_keys.add(f"{TOPIC}-{index}")
         for side in self.sides:
             for reader in side.readers():
-                await self.as_client(reader.client, _read_to_end(reader))
+                await self.as_client(reader.client, reader.read_to_end())
                 side.was_read(reader)
         if self.group is not None:
             client = self._client("final-positions")
@@ -284,8 +279,3 @@ class Workload:
 
 def _acknowledged_of(producer: SimulatedProducer) -> Callable[[], int]:
     return lambda: producer.acknowledged
-
-
-async def _read_to_end(consumer: SimulatedConsumer) -> None:
-    while consumer.high_watermark < 0 or consumer.position < consumer.high_watermark:
-        await consumer.poll(wait_ms=0)
