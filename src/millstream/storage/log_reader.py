@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from millstream.protocol.checksum import crc32c
 from millstream.protocol.record_batch import CRC_START, HEADER, HEADER_SIZE, MAGIC, PREFIX_SIZE
+from millstream.protocol.wire import I64
 from millstream.runtime.disk import Disk
 from millstream.storage.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
 from millstream.storage.segment import Segment, find_segment
@@ -70,13 +71,14 @@ class LogReader:
         expected_epoch, until = epochs.span_of(next_offset)
         while size - at >= HEADER_SIZE:
             base, length, epoch, magic, crc, _, last_delta, *_ = unpack(view, at)
-            # No checksum covers offsets, but they must follow each other.
+            stop = at + PREFIX_SIZE + length
             if base != next_offset and (
-                base + last_delta < next_offset
-                or base < earliest
-                or (base > next_offset and not segment.summary.compacted)
+                base < earliest
+                or base + last_delta < next_offset
                 or base + last_delta >= segment.summary.end_offset
+                or (base > next_offset and not _may_be_gap(segment, position, view, stop, base + last_delta))
             ):
+                # No checksum covers offsets, but they must follow each other.
                 if at == 0:
                     raise segment.corrupt(position, f"record batch claims offset {base}")
                 break
@@ -89,7 +91,6 @@ class LogReader:
                 if at == 0:
                     raise segment.corrupt(position, f"record batch claims leader epoch {epoch}")
                 break
-            stop = at + PREFIX_SIZE + length
             if stop > size:
                 if at > 0 or not min_one:
                     break
@@ -115,6 +116,19 @@ class LogReader:
         if len(hints) >= _HINTS:
             hints.pop(next(iter(hints)))
         hints[offset] = segment, position
+
+
+def _may_be_gap(segment: Segment, position: int, view: memoryview, stop: int, last_offset: int) -> bool:
+    """Whether records may be missing before a batch that claims to end with `last_offset`, at `stop` in `view`.
+
+    The next batch, which is not in `view` if this one is the last of a read, must have higher offsets.
+    """
+    if not segment.summary.compacted or stop <= 0:
+        return False
+    following = view[stop : stop + I64.size]
+    if len(following) < I64.size and position + stop < segment.summary.size_bytes:
+        following = memoryview(segment.file.pread(I64.size, position + stop))
+    return len(following) < I64.size or int(I64.unpack(following)[0]) > last_offset
 
 
 def _read_part(segment: Segment, position: int, size: int) -> memoryview:

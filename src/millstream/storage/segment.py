@@ -298,16 +298,35 @@ class Segment:
 def sound_batches(
     file: File, summary: SegmentSummary, start: int = 0, piece_bytes: int = PIECE_BYTES
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Batches with good checksums, whose offsets, which no checksum covers, follow each other."""
+    """Batches with good checksums, whose offsets, which no checksum covers, follow each other.
+
+    One behind a gap is believed once the next one does not contradict it. The first one at `start` is: an index has it.
+    """
     next_offset, next_position = summary.base_offset, 0
+    behind_gap: tuple[int, BatchHeader, memoryview] | None = None
     for found in scan_sound(file, start, summary.size_bytes, piece_bytes=piece_bytes):
         position, header, _ = found
+        if behind_gap is not None:
+            at, before, _ = behind_gap
+            if next_offset <= header.base_offset <= before.last_offset:
+                # The offset of one of the two has rotted, and nothing says which.
+                behind_gap = None
+            if header.base_offset <= before.last_offset:
+                continue
+            yield behind_gap
+            behind_gap = None
+            next_offset, next_position = before.last_offset + 1, at + before.size_bytes
         must_follow = position == next_position and not summary.compacted
         if must_follow and header.base_offset != next_offset:
             continue
         if next_offset <= header.base_offset and header.last_offset < summary.end_offset:
+            if header.base_offset > next_offset and not 0 < start == position:
+                behind_gap = found
+                continue
             yield found
             next_offset, next_position = header.last_offset + 1, position + header.size_bytes
+    if behind_gap is not None:
+        yield behind_gap
 
 
 def find_segment(segments: list[Segment], offset: int) -> int:

@@ -1,9 +1,10 @@
 """Bytes that were synced and rotted: found, named, never served, and the rest served."""
 
+from contextlib import suppress
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from millstream.config.topic import TopicConfig
@@ -117,6 +118,44 @@ def test_a_reader_that_follows_meets_no_record_at_a_rotten_offset(
                 log.read(read, 1000, log.log_end_offset)
             return
         read = log.read(read, 1000, log.log_end_offset).next_offset
+
+
+@given(
+    batches=st.lists(st.tuples(st.integers(0, 6), st.integers(1, 5)), min_size=2, max_size=12),
+    data=st.data(),
+    bit=st.integers(0, 7),
+    follows=st.booleans(),
+)
+def test_a_rotten_offset_is_no_gap_where_the_next_batch_contradicts_it(
+    batches: list[tuple[int, int]], data: st.DataObject, bit: int, follows: bool
+) -> None:
+    """A compacted log has gaps, and a batch that claims a later place would hide those behind it."""
+    log = new_log(segment_bytes=1 << 20, index_interval_bytes=data.draw(st.sampled_from([60, 1000])))
+    offsets: list[range] = []
+    end = 0
+    for gap, count in batches:
+        offsets.append(range(end + gap, end + gap + count))
+        end += gap + count
+        batch = bytearray(batch_of(b"%d" % offset for offset in offsets[-1]))
+        batch[0:8], batch[12:16] = offsets[-1].start.to_bytes(8), bytes(4)
+        log.append_replicated(memoryview(batch), [read_header(batch, 0)], NOW_MS)
+    rotten = data.draw(st.integers(0, len(batches) - 2))
+    claimed = offsets[rotten].start ^ 1 << bit
+    before = offsets[rotten - 1].stop if rotten else 0
+    # No other batch contradicts an offset in the gap.
+    assume(not before <= claimed <= offsets[rotten + 1].start - len(offsets[rotten]))
+    position = [place for place, *_ in log.segments[0].scan()][rotten]
+    if follows:
+        for each in offsets:
+            log.read(each.start, 1, end)
+    log.disk.flip_bit(log.segments[0].log_path, position + 7, bit)
+    there = sorted(offset for each in offsets for offset in each)
+    for wanted in range(end):
+        with suppress(CorruptBatch):
+            records = decode_records(log.read(wanted, 1, end).data, 1 << 20)
+            found = [record for record in records if record.offset >= wanted]
+            assert found[0].offset == next(offset for offset in there if offset >= wanted)
+            assert [record.value for record in found] == [b"%d" % record.offset for record in found]
 
 
 @given(offset=st.integers(0, COUNT - 1), byte=KNOWN_BYTE, bit=st.integers(0, 7))
