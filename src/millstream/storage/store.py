@@ -1,6 +1,6 @@
 """All partition logs of one data directory: opening them at start, making and removing them, the checkpoint."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 from uuid import UUID, uuid4
@@ -421,10 +421,14 @@ class LogStore:
 
     def checkpoint(self) -> list[LogCheckpoint]:
         """An entry for every log. A log that could not be opened keeps its former entry."""
-        return [
-            self._unopened.get((topic, index)) or describe(topic, index, log)
-            for (topic, index), log in self.logs.items()
-        ]
+        return list(self.entries())
+
+    def entries(self) -> Iterator[LogCheckpoint]:
+        """As `checkpoint`; logs may be created and removed between two entries."""
+        for topic, index in list(self.logs):
+            log = self.logs.get((topic, index))
+            if log is not None:
+                yield self._unopened.get((topic, index)) or describe(topic, index, log)
 
     def checkpoint_written(self, entries: Iterable[LogCheckpoint]) -> None:
         """The checkpoint is on disk: logs may drop what only an older one would need."""

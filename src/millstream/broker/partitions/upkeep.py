@@ -29,6 +29,11 @@ _DELETED = ".deleted"
 _HIGH_WATERMARKS_MS = 5000
 # How long a removed log may stay in the checkpoint: the partitions of a topic are removed together.
 _FORGET_SECONDS = 0.5
+# What is described of logs in one turn of the loop, which takes some milliseconds.
+_DESCRIBED_AT_ONCE_BYTES = 1 << 20
+_ENTRY_BYTES, _SEGMENT_BYTES = 500, 200
+# Segments that are removed in one turn of the loop: each takes some renames.
+_DROPPED_AT_ONCE = 100
 # Directories in one job of a thread.
 _REMOVED_AT_ONCE = 100
 
@@ -83,13 +88,25 @@ class Upkeep:
         """Write down what is synced, so that a start after a crash need not scan it."""
         async with self._checkpointing:
             store = self._store
-            entries = store.checkpoint()
+            entries = await self._describe()
             while entries != self._last_checkpoint:
                 await self._write(entries)
                 if not store.has_removed(entries):
                     return
                 # A log was removed meanwhile: another log of the same name must not find this entry.
-                entries = store.checkpoint()
+                entries = await self._describe()
+
+    async def _describe(self) -> list[LogCheckpoint]:
+        """In several turns of the loop: logs may have very many segments and producers."""
+        entries: list[LogCheckpoint] = []
+        size_bytes = 0
+        for entry in self._store.entries():
+            entries.append(entry)
+            size_bytes += _ENTRY_BYTES + _SEGMENT_BYTES * len(entry.segments) + len(entry.producers)
+            if size_bytes >= _DESCRIBED_AT_ONCE_BYTES:
+                size_bytes = 0
+                await asyncio.sleep(0)
+        return entries
 
     async def _write(self, entries: list[LogCheckpoint]) -> None:
         disk, data_dir = self._machine.disk, self._store.data_dir
@@ -154,10 +171,9 @@ class Upkeep:
             start = None
         try:
             if start is None:
-                count = _count_expired(partition, now_ms)
+                self._drop(partition, _count_expired(partition, now_ms), is_start_written=False)
             else:
-                count = target.segments.find(min(start, target.log_start_offset))
-            self._drop(partition, min(count, target.settled_count), is_start_written=start is not None)
+                await self._drop_below(partition, start)
         except OSError as error:
             self._faults.failed("retention", target.health.use_failed(error))
         partition.start_moved()
@@ -176,10 +192,20 @@ class Upkeep:
         await self._flusher.sync(partition)
         return start
 
-    def _drop(self, partition: Partition, count: int, *, is_start_written: bool) -> None:
+    async def _drop_below(self, partition: Partition, start: int) -> None:
+        has_more = True
+        while has_more:
+            target = partition.log
+            count = target.segments.find(min(start, target.log_start_offset))
+            has_more = self._drop(partition, count, is_start_written=True)
+            await asyncio.sleep(0)
+
+    def _drop(self, partition: Partition, count: int, *, is_start_written: bool) -> bool:
+        """Remove so many segments, or as many as one turn of the loop may; whether any were."""
         target = partition.log
+        count = min(count, target.settled_count, _DROPPED_AT_ONCE)
         if count <= 0 or target.is_being_changed or target.offline is not None:
-            return
+            return False
         if not is_start_written:
             self._leave_word(target, target.segments[count - 1])
         for path in target.drop_segments(count):
@@ -195,6 +221,7 @@ class Upkeep:
             count=count,
             log_start=target.log_start_offset,
         )
+        return True
 
     def _leave_word(self, target: PartitionLog, last: Segment) -> None:
         """Leave a mark by which recovery knows that the segment was deleted, and is not missing."""

@@ -19,6 +19,8 @@ from millstream.storage.compaction.source import UncleanableSegment, read_segmen
 from millstream.storage.compaction.swap import SWAP
 
 _MAX_RELATIVE_OFFSET = 2**31 - 1
+# A swap renames the files of all of them in one turn of the event loop.
+MOST_MERGED = 100
 
 
 def run_job(disk: Disk, job: CleaningJob) -> CleaningResult:
@@ -90,6 +92,7 @@ def group_segments(
             and size_bytes <= job.segment_bytes
             and index_bytes <= job.segment_index_bytes
             and segment.end_offset - groups[-1][0].base_offset <= _MAX_RELATIVE_OFFSET
+            and len(groups[-1]) < MOST_MERGED
         ):
             groups[-1].append(segment)
         else:

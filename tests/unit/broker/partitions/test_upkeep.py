@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from millstream.broker.partitions import upkeep
 from millstream.broker.partitions.partition import Partition
 from millstream.config.topic import TopicConfig
-from millstream.storage.checkpoint import read_checkpoint
+from millstream.storage import store
+from millstream.storage.checkpoint import LogCheckpoint, describe, read_checkpoint
+from millstream.storage.log import PartitionLog
 from millstream.testing.disk import Fault, Operation, SimulatedDisk
 from support.held_disk import HeldDisk
 from support.inprocess import InProcessNode, node_on
@@ -225,6 +228,46 @@ def test_records_deleted_by_request_stay_deleted(
     assert after_power_loss(disk, topic) == (4, 6)
     on_loop(node, node.broker.upkeep.delete_records_before(partition_of(node, topic), 6))
     assert after_power_loss(disk, topic) == (6, 6)
+
+
+def test_very_many_segments_are_removed_in_several_turns(
+    node: InProcessNode, client: RawClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client chooses how small they are, and each takes some renames."""
+    monkeypatch.setattr(upkeep, "_DROPPED_AT_ONCE", 2)
+    dropped: list[int] = []
+    drop = PartitionLog.drop_segments
+
+    def spy(log: PartitionLog, count: int) -> list[str]:
+        dropped.append(count)
+        return drop(log, count)
+
+    monkeypatch.setattr(PartitionLog, "drop_segments", spy)
+    topic = old_records(client, 40)
+    on_loop(node, node.broker.upkeep.enforce_retention())
+    assert len(dropped) > 2
+    assert max(dropped) == 2
+    assert [each.summary.size_bytes for each in partition_of(node, topic).log.segments] == [0]
+
+
+def test_very_many_logs_are_described_in_several_turns(
+    node: InProcessNode, client: RawClient, disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With half a million producers, or as many segments, a checkpoint took a fifth of a second."""
+    monkeypatch.setattr(upkeep, "_DESCRIBED_AT_ONCE_BYTES", 1)
+    for name in ("a", "b", "c"):
+        produce(client, create_topic(client, name), batch_of(b"x"))
+    order: list[str] = []
+
+    def spy(topic: str, index: int, log: PartitionLog) -> LogCheckpoint:
+        order.append(topic)
+        asyncio.get_running_loop().call_soon(order.append, "turn")
+        return describe(topic, index, log)
+
+    monkeypatch.setattr(store, "describe", spy)
+    on_loop(node, node.broker.upkeep.checkpoint())
+    assert order[:6] == ["a", "turn", "b", "turn", "c", "turn"]
+    assert {"a", "b", "c"} <= set(entries_on(disk))
 
 
 def test_checkpoints_that_are_asked_for_at_once_do_not_get_in_each_others_way(

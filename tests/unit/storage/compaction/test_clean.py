@@ -6,6 +6,7 @@ import pytest
 from millstream.protocol.compression import Compression
 from millstream.protocol.record_batch import DELETE_HORIZON_BIT, HEADER_SIZE
 from millstream.protocol.records import Record
+from millstream.storage.compaction import clean
 from millstream.storage.compaction.clean import run_job
 from millstream.storage.compaction.job import AbortedTransaction, SourceSegment
 from millstream.storage.compaction.offset_map import BYTES_PER_KEY
@@ -342,3 +343,15 @@ def test_of_the_last_batch_an_empty_one_stays(files: PartitionFiles) -> None:
     files.add(batch_of(keyed(2, "b", "1")))
     files.clean()
     assert [header.base_offset for header, _ in files.batches()] == [2]
+
+
+def test_very_many_segments_do_not_become_one_at_once(
+    files: PartitionFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All files of a group are renamed in one turn of the event loop."""
+    monkeypatch.setattr(clean, "MOST_MERGED", 2)
+    for number in range(5):
+        files.add(batch_of(keyed(number, f"{number}", "1")))
+    groups = files.clean(segment_bytes=10_000).groups
+    assert [each.sources for each in groups] == [(0, 1), (2, 3)]
+    assert len(files.records()) == 5
