@@ -29,6 +29,9 @@ from millstream.storage.local_log import LocalLog
 from millstream.storage.segment import Segment
 from millstream.storage.truncation import Truncation
 
+MOST_BEGUN = 20
+"""Segments that a call of `append_replicated` begins: a client chooses how small they are."""
+
 
 class Appended(NamedTuple):
     base_offset: int
@@ -104,9 +107,10 @@ class PartitionLog(LocalLog):
 
     # -- a leader's batches
 
-    def append_replicated(self, data: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> None:
-        """Write the leader's batches, with verified checksums, unchanged.
+    def append_replicated(self, data: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> int:
+        """Write the leader's batches, with verified checksums, unchanged; returns how many.
 
+        Stops where more segments begin than one turn of the loop may make, and one flush may have open.
         CorruptBatch if their offsets or epochs, which no checksum covers, go backwards. A leader that has compacted
         leaves gaps between offsets.
         """
@@ -122,7 +126,7 @@ class PartitionLog(LocalLog):
                 )
             expected, epoch = header.last_offset + 1, header.leader_epoch
             at += header.size_bytes
-        first = start = at = 0
+        first = start = at = begun = 0
         for number, header in enumerate(headers):
             size = at - start + header.size_bytes
             if number > first and (
@@ -132,11 +136,16 @@ class PartitionLog(LocalLog):
                 self._write_run(data[start:at], headers[first:number], now_ms)
                 first, start = number, at
             if number == first:
+                if begun >= MOST_BEGUN:
+                    return number
                 # Creates the segment for this run.
+                count = len(self.segments)
                 self._prepare_segment(header, now_ms)
+                begun += len(self.segments) - count
             at += header.size_bytes
         if first < len(headers):
             self._write_run(data[start:at], headers[first:], now_ms)
+        return len(headers)
 
     def _prepare_segment(self, header: BatchHeader, now_ms: int) -> None:
         try:

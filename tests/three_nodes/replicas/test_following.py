@@ -1,13 +1,16 @@
 """How a replica comes to what its leader has, and goes on when it cannot."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from millstream.broker.replicas.following import Following
 from millstream.cluster.metadata.reassignments import AlterReassignments, Reassignment
 from millstream.protocol.fetch import FetchedPartition
+from millstream.protocol.record_batch import BatchHeader
+from millstream.storage import log as log_module
+from millstream.storage.log import PartitionLog
 from support.held_disk import HeldDisk
 from support.logs import read_values
 from support.raw_client import RawClient, batch_of, milliseconds, produce_fields
@@ -64,6 +67,47 @@ def test_a_new_replica_of_a_log_that_begins_within_a_batch(
         assert copy is not None
         until(lambda c=copy: c.high_watermark == 4 and c.log.log_start_offset == 1)
         assert read_values(copy.log) == [b"b", b"c", b"d"]
+
+
+@pytest.mark.parametrize(
+    "configs", [{}, {"flush_messages": "1000", "flush_ms": "100"}], ids=["durable", "flushed later"]
+)
+def test_a_copy_in_very_many_segments_is_made_some_at_a_time(
+    three: ThreeNodes, configs: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client chooses how small they are. All of a reply were begun in one turn, and stayed open until its flush."""
+    monkeypatch.setattr(log_module, "MOST_BEGUN", 3)
+    begun: list[int] = []
+    append_replicated = PartitionLog.append_replicated
+
+    def spy(log: PartitionLog, data: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> int:
+        count = len(log.segments)
+        try:
+            return append_replicated(log, data, headers, now_ms)
+        finally:
+            begun.append(len(log.segments) - count)
+
+    topic = f"many{len(configs)}"
+    leader = led_by(three, topic, **configs)
+    with RawClient(three.nodes[leader].listen) as client:
+        for number in range(20):
+            client.call("produce", 9, **produce_fields(topic, batch_of(b"%d" % number), acks=-1))
+        # The leader keeps its segment: it sends all of it together.
+        setting = {"name": "segment.bytes", "config_operation": 0, "value": "14"}
+        resource = {"resource_type": 2, "resource_name": topic, "configs": [setting]}
+        client.call("incremental_alter_configs", 1, resources=[resource])
+    broker = three.nodes[leader].broker
+    monkeypatch.setattr(PartitionLog, "append_replicated", spy)
+    all_three = AlterReassignments((Reassignment(topic, 0, (1, 2, 3)),))
+    (outcome,) = asyncio.run_coroutine_threadsafe(broker.metadata.submit(all_three), broker.loop).result(90)
+    assert outcome.error is None
+    until(lambda: set(broker.metadata.image.topics[topic].partitions[0].isr) == {1, 2, 3})
+    assert max(begun) == 3
+    assert sum(begun) == 20
+    for node in three.nodes.values():
+        copy = node.broker.partitions.get(topic, 0)
+        assert copy is not None
+        assert read_values(copy.log) == [b"%d" % number for number in range(20)]
 
 
 def test_what_cannot_be_followed_is_asked_for_less_and_less_often(three: ThreeNodes) -> None:

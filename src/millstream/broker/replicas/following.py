@@ -17,13 +17,16 @@ from millstream.observability.logs import get_logger
 from millstream.observability.metrics import Counter
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchedPartition, FetchPartition
-from millstream.protocol.record_batch import iter_batches
+from millstream.protocol.record_batch import BatchHeader, iter_batches
 from millstream.runtime.sometimes import sometimes
 from millstream.storage.log_health import LogWork
 
 log = get_logger("millstream.replicas")
 
 PARTITION_BYTES = 2 << 20
+_APPENDED_AT_ONCE = 1000
+# A larger reply may have to wait for the disk in between.
+_TAKEN_AT_ONCE_BYTES = 64 << 10
 _BUSY_PAUSE_SECONDS = 0.02
 # Before a partition that failed is asked for again. A full disk may last for hours.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 0.5
@@ -136,6 +139,7 @@ class Following(msgspec.Struct, eq=False):
             reply.error
             or reply.diverging_epoch is not None
             or (len(reply.records) and (self.partition.log.config.durable or self._is_empty))
+            or len(reply.records) > _TAKEN_AT_ONCE_BYTES
             or self._has_deleted(reply)
         )
 
@@ -151,7 +155,8 @@ class Following(msgspec.Struct, eq=False):
         if self.partition.log.offline is not None:
             raise self.partition.log.offline
         if len(reply.records):
-            self._append(memoryview(reply.records))
+            # What would begin too many segments is asked for again.
+            self._append(*self._new_batches(memoryview(reply.records)))
         self._taken(reply)
 
     async def handle(self, reply: FetchedPartition) -> None:
@@ -168,7 +173,7 @@ class Following(msgspec.Struct, eq=False):
         if len(reply.records):
             if self._is_empty:
                 await self._begin_with(memoryview(reply.records))
-            self._append(memoryview(reply.records))
+            await self._append_all(memoryview(reply.records))
         has_deleted = self._has_deleted(reply)
         # Records count for the leader, and for the next request, only when they are on disk. And the log's start moves
         # no further than what is on disk.
@@ -208,7 +213,17 @@ class Following(msgspec.Struct, eq=False):
             sometimes("a replica began within a batch")
             await self._truncate(first.base_offset, "the leader's log begins within a batch")
 
-    def _append(self, data: memoryview) -> None:
+    async def _append_all(self, data: memoryview) -> None:
+        data, batches = self._new_batches(data)
+        while batches:
+            some = batches[:_APPENDED_AT_ONCE]
+            count, size_bytes = self._append(data, some)
+            data, batches = data[size_bytes:], batches[count:]
+            if count < len(some):
+                # New segments stay open until they are synced.
+                await self._sync()
+
+    def _new_batches(self, data: memoryview) -> tuple[memoryview, list[BatchHeader]]:
         target = self.partition.log
         start, batches = 0, []
         for position, header in iter_batches(data):
@@ -218,10 +233,17 @@ class Following(msgspec.Struct, eq=False):
                 start = position + header.size_bytes
             else:
                 batches.append(header)
-        if batches:
-            target.append_replicated(data[start:], batches, self.copying.machine.clock.now_ms())
-            self.copying.flusher.flush_soon(self.partition)
-            self.copying.replicated_bytes.value += len(data) - start
+        return data[start:], batches
+
+    def _append(self, data: memoryview, batches: list[BatchHeader]) -> tuple[int, int]:
+        """Returns how many batches were appended, and their size."""
+        if not batches:
+            return 0, 0
+        count = self.partition.log.append_replicated(data, batches, self.copying.machine.clock.now_ms())
+        size_bytes = sum(each.size_bytes for each in batches[:count])
+        self.copying.flusher.flush_soon(self.partition)
+        self.copying.replicated_bytes.value += size_bytes
+        return count, size_bytes
 
     async def _handle_error(self, reply: FetchedPartition) -> None:
         target = self.partition.log
