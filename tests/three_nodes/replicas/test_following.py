@@ -5,12 +5,15 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from millstream.broker.replicas import following as following_module
 from millstream.broker.replicas.following import Following
 from millstream.cluster.metadata.reassignments import AlterReassignments, Reassignment
+from millstream.protocol.errors import ErrorCode
 from millstream.protocol.fetch import FetchedPartition
 from millstream.protocol.record_batch import BatchHeader
 from millstream.storage import log as log_module
 from millstream.storage.log import PartitionLog
+from millstream.storage.truncation import Truncation
 from support.held_disk import HeldDisk
 from support.logs import read_values
 from support.raw_client import RawClient, batch_of, milliseconds, produce_fields
@@ -108,6 +111,39 @@ def test_a_copy_in_very_many_segments_is_made_some_at_a_time(
         copy = node.broker.partitions.get(topic, 0)
         assert copy is not None
         assert read_values(copy.log) == [b"%d" % number for number in range(20)]
+
+
+def test_very_many_segments_are_cut_some_at_a_time(
+    three: ThreeNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retention has passed a follower that was away: all that it has is cut. A client chooses how many that are."""
+    monkeypatch.setattr(following_module, "_CUT_AT_ONCE", 3)
+    cut: list[int] = []
+    truncate = PartitionLog.truncate
+
+    def spy(log: PartitionLog, truncation: Truncation) -> None:
+        count = len(log.segments)
+        truncate(log, truncation)
+        cut.append(count - len(log.segments))
+
+    monkeypatch.setattr(PartitionLog, "truncate", spy)
+    leader = led_by(three, "cut", segment_bytes="14")
+    with RawClient(three.nodes[leader].listen) as client:
+        for _ in range(10):
+            client.call("produce", 9, **produce_fields("cut", batch_of(b"a"), acks=-1))
+    broker = three.nodes[leader].broker
+    partition = broker.partitions.find("cut", 0)
+
+    async def follow() -> None:
+        following = Following(broker.replicas.replication.copying, partition, partition.leader_epoch)
+        reply = FetchedPartition(partition.topic_id, 0, high_watermark=60, log_start_offset=50)
+        reply.error = ErrorCode.OFFSET_OUT_OF_RANGE
+        await following.handle(reply)
+
+    asyncio.run_coroutine_threadsafe(follow(), broker.loop).result(90)
+    assert (partition.log.log_start_offset, partition.log.log_end_offset) == (50, 50)
+    assert sum(cut) == 10
+    assert max(cut) <= 3
 
 
 def test_what_cannot_be_followed_is_asked_for_less_and_less_often(three: ThreeNodes) -> None:

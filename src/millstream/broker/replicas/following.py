@@ -25,6 +25,7 @@ log = get_logger("millstream.replicas")
 
 PARTITION_BYTES = 2 << 20
 _APPENDED_AT_ONCE = 1000
+_CUT_AT_ONCE = 100
 # A larger reply may have to wait for the disk in between.
 _TAKEN_AT_ONCE_BYTES = 64 << 10
 _BUSY_PAUSE_SECONDS = 0.02
@@ -292,10 +293,19 @@ class Following(msgspec.Struct, eq=False):
         await asyncio.shield(self.copying.begin_cut(self._cut(offset)))
 
     async def _cut(self, offset: int) -> None:
+        target = self.partition.log
+        is_within = target.log_start_offset <= offset <= target.log_end_offset
+        kept = target.segments.find(offset) if is_within else 0
         try:
+            while (
+                len(target.segments) - kept > _CUT_AT_ONCE
+                and (stage := target.segments[-_CUT_AT_ONCE].base_offset) > target.log_start_offset
+            ):
+                # Some at a time: a cut removes its segments in one turn of the loop.
+                await self._prepare_and_cut(stage)
             await self._prepare_and_cut(offset)
         finally:
-            self.partition.log.work = LogWork.NOTHING
+            target.work = LogWork.NOTHING
 
     async def _prepare_and_cut(self, offset: int) -> None:
         partition, target, copying = self.partition, self.partition.log, self.copying
