@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from millstream.broker.partitions.partition import Partition
 from millstream.broker.replicas.repair import Repairs
 from millstream.cluster.replication import LeaderState
 from millstream.protocol.record_batch import CorruptBatch
@@ -81,6 +82,34 @@ def test_a_segment_that_is_missing_is_fetched_again(three: ThreeNodes) -> None:
     until(lambda: three.nodes[other].broker.metrics.repaired_segments.value == 1)
     until(lambda: read_values(partition(three, other).log) == values)
     assert partition(three, other).log.segments.damaged == set()
+
+
+def test_a_repair_goes_on_after_an_error_that_was_not_expected(
+    three: ThreeNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended, and the replica no longer said that it waits: with its damage, it could join the in-sync set."""
+    calls: list[int] = []
+    repair_segment = Repairs._repair_segment
+
+    async def fails_once(self: Repairs, partition: Partition, offset: int) -> None:
+        calls.append(offset)
+        if len(calls) == 1:
+            raise ZeroDivisionError
+        await repair_segment(self, partition, offset)
+
+    monkeypatch.setattr(Repairs, "_repair_segment", fails_once)
+    leader = create(three, segment_bytes="400")
+    values = [b"%d" % number * 40 for number in range(12)]
+    assert set(write(three, leader, *values)) == {0}
+    other = followers(three, leader)[0]
+    until(lambda: partition(three, other).high_watermark == len(values))
+    missing = partition(three, other).log.segments[1].log_path
+    stopped = three.stop(other)
+    three.disks[other].unlink(missing)
+    three.start_again(other, stopped)
+    until(lambda: three.nodes[other].broker.metrics.repaired_segments.value == 1)
+    until(lambda: not partition(three, other).awaits_repair)
+    assert read_values(partition(three, other).log) == values
 
 
 @dataclass

@@ -6,6 +6,7 @@ the active segment is sealed first, and repaired when the other replicas have it
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from millstream.broker.machine import Machine
 from millstream.broker.partitions.flusher import Flusher
@@ -17,6 +18,7 @@ from millstream.broker.replicas.making_way import MakingWay, NotRepaired
 from millstream.cluster.metadata.service import MetadataService
 from millstream.observability.logs import get_logger
 from millstream.observability.metrics import Counter
+from millstream.observability.tasks import keep_going
 from millstream.protocol.api import FETCH, PEER_CLIENT
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchPartition
@@ -166,38 +168,41 @@ class Repairs:
                             self._look_at(partition, segment)
 
     async def _repair(self, partition: Partition) -> None:
-        wanted = self._wanted[partition]
         try:
-            while wanted and partition.log.offline is None:
-                offset = next(iter(wanted))
-                try:
-                    await self._repair_segment(partition, offset)
-                except (OSError, TimeoutError, KafkaError) as error:
-                    if partition.log.health.is_gone:
-                        return
-                    if isinstance(error, _NotToBeHad):
-                        # It is retried, but the in-sync set does not wait for it: too few replicas might be in sync.
-                        self._await_no_more(partition, offset)
-                    reason = str(error) or repr(error)
-                    self.unrepaired[partition] = NotRepaired(reason, getattr(error, "advice", ""))
-                    log.warning(
-                        "not repaired yet",
-                        topic=partition.topic,
-                        partition=partition.index,
-                        offset=offset,
-                        error=reason,
-                    )
-                    # Another segment may have to be repaired first.
-                    wanted[offset] = wanted.pop(offset)
-                    await asyncio.sleep(_RETRY_SECONDS)
-                else:
-                    del wanted[offset]
-                    self.unrepaired.pop(partition, None)
-                    self._await_no_more(partition, offset)
+            await keep_going(partial(self._repair_wanted, partition))
         finally:
             self.unrepaired.pop(partition, None)
             del self._wanted[partition]
             partition.awaits_repair.clear()
+
+    async def _repair_wanted(self, partition: Partition) -> None:
+        wanted = self._wanted[partition]
+        while wanted and partition.log.offline is None:
+            offset = next(iter(wanted))
+            # If it fails, another segment may have to be repaired first.
+            wanted[offset] = wanted.pop(offset)
+            try:
+                await self._repair_segment(partition, offset)
+            except (OSError, TimeoutError, KafkaError) as error:
+                if partition.log.health.is_gone:
+                    return
+                if isinstance(error, _NotToBeHad):
+                    # It is retried, but the in-sync set does not wait for it: too few replicas might be in sync.
+                    self._await_no_more(partition, offset)
+                reason = str(error) or repr(error)
+                self.unrepaired[partition] = NotRepaired(reason, getattr(error, "advice", ""))
+                log.warning(
+                    "not repaired yet",
+                    topic=partition.topic,
+                    partition=partition.index,
+                    offset=offset,
+                    error=reason,
+                )
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                del wanted[offset]
+                self.unrepaired.pop(partition, None)
+                self._await_no_more(partition, offset)
 
     async def _repair_segment(self, partition: Partition, offset: int) -> None:
         target = partition.log
