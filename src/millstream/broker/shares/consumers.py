@@ -20,18 +20,19 @@ class Delivery(msgspec.Struct, frozen=True):
 def acquire_from(queues: Sequence[LedQueue], member: str, wanted: Wanted) -> list[Delivery]:
     """Take messages that are available now, queue by queue, while there is room."""
     deliveries = []
-    records, size = wanted.max_records, wanted.max_bytes
+    left = wanted
     for queue in queues:
-        if records <= 0 or size <= 0:
+        if left.max_records <= 0 or left.max_bytes <= 0:
             break
-        asked = msgspec.structs.replace(wanted, max_records=records, max_bytes=size)
-        with suppress(KafkaError):
+        try:
+            taken = queue.acquire(member, left)
+        except KafkaError:
             # If the queue has just moved to another node, the next request reports it.
-            taken = queue.acquire(member, asked)
-            if taken is not NOTHING:
-                deliveries.append(Delivery(queue, taken))
-                records -= taken.count
-                size -= taken.size_bytes
+            continue
+        if taken is not NOTHING:
+            deliveries.append(Delivery(queue, taken))
+            records, size = left.max_records - taken.count, left.max_bytes - taken.size_bytes
+            left = msgspec.structs.replace(wanted, max_records=records, max_bytes=size)
     return deliveries
 
 

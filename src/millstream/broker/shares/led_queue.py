@@ -14,7 +14,7 @@ from millstream.broker.shares.log_view import ReadBatch, chosen
 from millstream.broker.shares.queue_reader import QueueReader
 from millstream.broker.shares.queue_scan import QueueScan
 from millstream.broker.shares.queue_store import QueueStore
-from millstream.broker.shares.taken import Taken, Wanted, fair_share, taken_of
+from millstream.broker.shares.taken import NOTHING, Taken, Wanted, fair_share, taken_of
 from millstream.broker.shares.turns import Turns
 from millstream.coordinator.shares.engine import QueueEngine
 from millstream.coordinator.shares.offer import MOST_RANGES
@@ -180,17 +180,19 @@ class LedQueue:
     def acquire(self, member: str, wanted: Wanted) -> Taken:
         """Lock messages that are available to the member now; await `stored` before replying."""
         engine, now_ms = self.require_active(), self._time.now_ms()
-        self._consumers[member] = now_ms
+        self._see(member, now_ms)
         self.follow_log_start()
         self._scan.look_into(engine)
-        room, size = self._fair_share(engine, member, wanted, now_ms), wanted.max_bytes
+        offset = engine.next_available(self.upper, now_ms)
+        if offset is None:
+            # The usual case where a consumer has very many queues.
+            self._decided()
+            return NOTHING
+        room, size = self._fair_share(engine, member, wanted), wanted.max_bytes
         ranges: list[Acquired] = []
         batches: list[memoryview] = []
         lock_ms = wanted.lock_ms or engine.policy.lock_ms
-        while room > 0 and (size > 0 or not ranges) and len(ranges) < MOST_RANGES:
-            offset = engine.next_available(self.upper, now_ms)
-            if offset is None:
-                break
+        while room > 0 and offset is not None:
             try:
                 read = self._reader.read_for(room, offset, size, self.upper)
             except KafkaError:
@@ -218,6 +220,9 @@ class LedQueue:
             batches += held
             room -= sum(each.last - each.first + 1 for each in taken)
             size -= sum(map(len, held))
+            if room <= 0 or (size <= 0 and ranges) or len(ranges) >= MOST_RANGES:
+                break
+            offset = engine.next_available(self.upper, now_ms)
         self._decided()
         return taken_of(ranges, batches, now_ms + lock_ms, lock_ms)
 
@@ -297,13 +302,16 @@ class LedQueue:
             self.engine.dead_letter_written(letter.first, letter.last)
             self._decided()
 
-    def _fair_share(self, engine: QueueEngine, member: str, wanted: Wanted, now_ms: int) -> int:
-        """How many records the member gets at most."""
+    def _see(self, member: str, now_ms: int) -> None:
+        self._consumers[member] = now_ms
         if now_ms - self._looked_ms >= _LOOK_MS:
             self._looked_ms = now_ms
             self._consumers = {
                 name: seen for name, seen in self._consumers.items() if now_ms - seen <= _ACTIVE_MS
             }
+
+    def _fair_share(self, engine: QueueEngine, member: str, wanted: Wanted) -> int:
+        """How many records the member gets at most."""
         held = engine.held(member)
         share = fair_share(engine.depth(self.upper), engine.locked, held, len(self._consumers))
         room = min(wanted.max_records, share)
