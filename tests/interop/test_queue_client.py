@@ -8,7 +8,14 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from millstream.client import AsyncQueueConsumer, ClientError, QueueAdmin, QueueConsumer, QueueMessage
+from millstream.client import (
+    AsyncQueueConsumer,
+    ClientError,
+    QueueAdmin,
+    QueueConsumer,
+    QueueMessage,
+    queue_consumer,
+)
 from support.cli import Cli
 from support.metrics import metric
 from support.node import NodeProcess
@@ -368,3 +375,23 @@ def test_dead_letters_are_redriven_and_queues_looked_at_from_the_command_line(
     assert described["configs"]["errors.deadletterqueue.topic.name"] == letters
     send(node, topic, *plain(b"more"))
     assert cli.ok("queue", "consume", group, topic, "-n", "1") == b"more\n"
+
+
+def test_a_refused_message_keeps_none_of_the_others_from_being_settled(
+    node: NodeProcess, queue_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ranges go out in several requests: those after the one with a refused message were not sent."""
+    monkeypatch.setattr(queue_consumer, "_RANGES_AT_ONCE", 2)
+    topic = queue_topic()
+    send(node, topic, *plain(*(b"%d" % number for number in range(12))))
+    with QueueConsumer(topic, f"{topic}-g", node.bootstrap) as queue:
+        messages: list[QueueMessage] = []
+        while len(messages) < 12:
+            messages += queue.receive(12 - len(messages), 60)
+        queue.reject(messages[2])
+        with pytest.raises(ClientError, match="message 2 of"):
+            queue.release(*messages[::2], delay=3600)
+    with QueueAdmin(node.bootstrap) as admin:
+        peeked, _ = admin.peek(f"{topic}-g", topic, 0, max_messages=12)
+    delayed = [offset for run in peeked.runs if run.due_ms for offset in range(run.first, run.last + 1)]
+    assert delayed == [0, 4, 6, 8, 10]

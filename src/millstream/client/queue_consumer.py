@@ -276,15 +276,22 @@ class QueueConsumer:
             for first, last in _ranges(offsets)
         ]
         at_once = _RANGES_WITH_REASONS if reason else _RANGES_AT_ONCE
-        for start in range(0, len(ranges), at_once):
+        refused = [
             self._settle_ranges(of, tuple(ranges[start : start + at_once]))
+            for start in range(0, len(ranges), at_once)
+        ]
+        for error in refused:
+            if error is not None:
+                raise error
 
-    def _settle_ranges(self, of: _Of, ranges: tuple[SettledRange, ...]) -> None:
+    def _settle_ranges(self, of: _Of, ranges: tuple[SettledRange, ...]) -> ClientError | None:
+        """The error of the first message that is refused; the others are settled."""
         request = SettleMessages(self.group, self.member, self.topic, of.partition, ranges)
         settled = ask_any(self._cluster, f"settling messages of {self.topic}", request, SettledAll)
         for each, (code, text) in zip(ranges, settled.outcomes, strict=True):
             if code:
-                raise from_code(f"message {each.first} of {self.topic}-{of.partition}", code, text)
+                return from_code(f"message {each.first} of {self.topic}-{of.partition}", code, text)
+        return None
 
 
 class AsyncQueueConsumer:
