@@ -87,6 +87,8 @@ class LedQueue:
         self._consumers: dict[str, int] = {}
         self._looked_ms = 0
         self._vain_bytes = 0
+        # The first unsettled message when it was last looked at, and when its batch was written.
+        self._oldest = self._oldest_ms = -1
         self._scan = QueueScan(
             self._name, self.read_log, lambda: self.upper, turns, loop, self._looked, self._failed
         )
@@ -165,15 +167,22 @@ class LedQueue:
     def depth(self) -> int:
         return self.engine.depth(self.partition.high_watermark)
 
+    @property
     def oldest_ms(self) -> int:
-        """When the first unsettled message was written; -1 if there is none."""
-        if self.depth <= 0:
-            return -1
+        """When the first unsettled message was written, as `look_at_oldest` has found; -1 if there is none."""
+        return self._oldest_ms if self.depth > 0 else -1
+
+    def look_at_oldest(self) -> int:
+        """Read when the first unsettled message was written, unless that is known; how many bytes were read."""
+        start = self.engine.start
+        if self.depth <= 0 or start == self._oldest:
+            return 0
         try:
-            read = self.read_log(self.engine.start, 1)
+            read = self.read_log(start, 1)
         except KafkaError:
-            return -1
-        return read[0].batch.newest_ms if read else -1
+            read = []
+        self._oldest, self._oldest_ms = (start, read[0].batch.newest_ms) if read else (-1, -1)
+        return sum(len(each.data) for each in read)
 
     # -- requests of consumers
 

@@ -22,7 +22,7 @@ from millstream.protocol.queue_call import (
 _ROWS_A_TURN = 200
 _MOST_RUNS = 1_000
 _PEEK_BYTES = 1 << 20
-# In one turn of the event loop; messages after that are not shown.
+# In one turn of the event loop; a look into a queue shows no messages after that.
 _MOST_READ_BYTES = 16 << 20
 
 
@@ -33,10 +33,13 @@ async def look(shares: Shares, request: LookAtQueues) -> QueueRows:
         if request.group in ("", queue.key.group_id) and request.topic in ("", queue.partition.topic)
     ]
     rows: list[QueueRow] = []
+    left_bytes = _MOST_READ_BYTES
     for number, queue in enumerate(wanted):
-        if number and number % _ROWS_A_TURN == 0:
+        if left_bytes <= 0 or (number and number % _ROWS_A_TURN == 0):
             await asyncio.sleep(0)
+            left_bytes = _MOST_READ_BYTES
         if queue.is_ready:
+            left_bytes -= queue.look_at_oldest()
             rows.append(_row_of(queue))
     return QueueRows(tuple(rows))
 
@@ -93,7 +96,7 @@ def _row_of(queue: LedQueue) -> QueueRow:
         queue.depth,
         engine.locked,
         engine.run_count,
-        queue.oldest_ms(),
+        queue.oldest_ms,
         counters.delivered,
         counters.redelivered,
         counters.accepted,

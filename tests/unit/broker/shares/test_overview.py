@@ -1,17 +1,22 @@
 """What an administrator sees of queues."""
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-from millstream.broker.shares import overview
+from millstream.broker.shares import overview, samples
 from millstream.broker.shares.led_queue import LedQueue
 from millstream.broker.shares.log_view import ReadBatch
+from millstream.broker.shares.samples import QueueSamples
 from millstream.coordinator.shares.policy import QueuePolicy
 from millstream.coordinator.shares.queue_values import Outcome, Settlement
 from millstream.protocol.queue_call import LookAtQueues, PeekAtQueue, Peeked
+from millstream.testing.clock import ManualClock
 from support.led_queue import QueueBench, filled
+from support.logs import NOW_MS
 
 
 class OneQueue:
@@ -77,3 +82,31 @@ def test_a_list_of_many_queues_is_made_in_turns() -> None:
     rows, turns = asyncio.run(scenario())
     assert rows == 1_000
     assert turns >= 4
+
+
+def test_a_scrape_reads_few_batches_for_the_ages_of_very_many_queues(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It read a batch of each of 5,000 queues in one turn of the loop, however large."""
+    monkeypatch.setattr(samples, "_MOST_READS", 4)
+    reads: list[str] = []
+
+    async def scenario() -> None:
+        bench = QueueBench(QueuePolicy(), filled([b"x"], [b"y"]))
+        queues = [bench.another(f"g{number}") for number in range(10)]
+        for each in queues:
+            each.read_log = partial(counted, each.key.group_id, each.read_log)  # type: ignore[method-assign]
+        shares: Any = queues
+        found = QueueSamples(shares, lambda: (0, 0), ManualClock(NOW_MS + 5_000))
+        for expected in (4, 8, 10, 10):
+            ages = [each.oldest_age_seconds for each in found.samples(100)]
+            assert sum(age > 0 for age in ages) == len(reads) == expected
+        assert len(set(reads)) == 10
+
+    def counted(
+        group: str, read_log: Callable[[int, int], list[ReadBatch]], offset: int, max_bytes: int
+    ) -> list[ReadBatch]:
+        reads.append(group)
+        return read_log(offset, max_bytes)
+
+    asyncio.run(scenario())
