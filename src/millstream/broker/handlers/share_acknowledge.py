@@ -48,7 +48,8 @@ class ShareAcknowledge:
                 return LATER
         work = self._work.begin(session, call, request.topics)
         session.update(request.topics)
-        call.block_later()
+        if work.decides_here:
+            call.block_later()
         return self._acknowledge(request, work, call)
 
     def _settle(
@@ -121,7 +122,8 @@ class ShareAcknowledge:
             if request.share_session_epoch == CLOSE:
                 await work.release()
         finally:
-            call.unblock_later()
+            if work.decides_here:
+                call.unblock_later()
         await work.stored()
         return self._answer(work.answered(full=False), work.lock_ms())
 

@@ -45,7 +45,8 @@ class ShareFetch:
             fetch = DirectFetch(work, call, lambda: _answer(request, work, self._work))
             fetch.begin(wanted, _max_wait_s(request, work))
             return LATER
-        call.block_later()
+        if work.decides_here:
+            call.block_later()
         return self._fetch(request, work, wanted, call)
 
     async def _fetch(
@@ -56,7 +57,8 @@ class ShareFetch:
             if request.share_session_epoch == CLOSE:
                 await work.release()
         finally:
-            call.unblock_later()
+            if work.decides_here:
+                call.unblock_later()
         if wanted is not None:
             with call.awaited_by_caller_alone():
                 await work.fetch(wanted, _max_wait_s(request, work))

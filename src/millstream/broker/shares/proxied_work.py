@@ -16,6 +16,8 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 
 
 class ProxiedWork(Work):
+    decides_here = False
+
     def __init__(self, all_work: SessionWork, session: ShareSession, queues: Queues, caller: Caller) -> None:
         super().__init__(all_work, session)
         self._queues = queues

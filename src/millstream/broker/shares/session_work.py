@@ -133,6 +133,9 @@ class SessionWork:
 
 
 class Work:
+    decides_here = True
+    """Whether acknowledgements are decided before they are stored, so that later requests need not wait for long."""
+
     def __init__(self, all_work: SessionWork, session: ShareSession) -> None:
         self.session = session
         self.taken: dict[Place, Taken] = {}
