@@ -1,6 +1,7 @@
 """The start offsets of a share group's queues: shown and changed through its coordinator."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from uuid import UUID
 
 import msgspec
@@ -24,6 +25,8 @@ from millstream.runtime.clock import Clock
 
 # Epochs count seconds since 2026, to fit into 31 bits.
 _EPOCHS_SINCE_S = 1_767_225_600
+# Each takes up to a hundred microseconds.
+_PARTITIONS_A_TURN = 100
 
 
 class QueueOffset(msgspec.Struct, frozen=True):
@@ -123,7 +126,9 @@ class ShareOffsets:
         if topic is None:
             unknown = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
             return TopicOffsets(name, None, tuple(QueueOffset(each, error=unknown) for each in partitions))
-        found = [await self._of_partition(caller, group_id, topic, each) for each in partitions]
+        found = [
+            await self._of_partition(caller, group_id, topic, each) async for each in _in_turns(partitions)
+        ]
         return TopicOffsets(name, topic.topic_id, tuple(found))
 
     async def _of_partition(
@@ -165,7 +170,7 @@ class ShareOffsets:
         self, image: MetadataImage, caller: Caller, group_id: str, topic_id: UUID, name: str
     ) -> None:
         topic = image.topic_by_id(topic_id)
-        for partition in range(len(topic.partitions) if topic is not None else 0):
+        async for partition in _in_turns(range(len(topic.partitions) if topic is not None else 0)):
             key = ShareKey(group_id, topic_id, partition)
             await self._coordinators.ask(caller, CoordinatorKind.SHARE, str(key), DeleteState(key))
         forget = ForgetShareTopics(group_id, frozenset((name,)))
@@ -193,6 +198,14 @@ class ShareOffsets:
         if group.members:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"stop the members of group {group_id!r} first")
         return group
+
+
+async def _in_turns(partitions: Sequence[int]) -> AsyncIterator[int]:
+    """A coordinator on this node answers at once: after some partitions, others have a turn of the event loop."""
+    for number, partition in enumerate(partitions):
+        if number % _PARTITIONS_A_TURN == 0:
+            await asyncio.sleep(0)
+        yield partition
 
 
 def _used(image: MetadataImage, group_id: str, group: DescribedShareGroup) -> dict[UUID, str]:
