@@ -32,8 +32,12 @@ from millstream.coordinator.groups.share_requests import (
     GroupsFound,
 )
 from millstream.coordinator.groups.state import Group
-from millstream.coordinator.groups.turn import Turn
+from millstream.coordinator.groups.turn import Timer, TimerKind, Turn
 from millstream.protocol.errors import ErrorCode, KafkaError
+
+# Offsets of a deleted group that are removed in one turn: a group may have two million.
+_DELETED_AT_ONCE = 5_000
+_PAUSE_MS = 1
 
 
 def list_groups(turn: Turn, request: ListGroups, token: int) -> None:
@@ -138,18 +142,35 @@ def delete_group(turn: Turn, request: DeleteGroup, token: int) -> None:
         share_heartbeat.remove_group(turn, share_group)
         turn.reply(token, Deleted())
         return
-    group = turn.state.groups.get(request.group_id)
-    if group is None:
+    if request.group_id not in turn.state.groups:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id!r}")
-    in_use = (
-        group.subscriptions if isinstance(group, ConsumerGroup) else group.members or group.pending_members
-    )
-    if in_use:
-        raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"stop the members of group {request.group_id!r} first")
-    for key in turn.state.offsets.keys(request.group_id):
-        turn.write(key, None)
-    remove_if_empty(turn, group)
-    turn.reply(token, Deleted())
+    turn.state.deleting.setdefault(request.group_id, []).append(token)
+    go_on_deleting(turn, request.group_id)
+
+
+def go_on_deleting(turn: Turn, group_id: str) -> None:
+    """Remove some of the group's offsets, and with the last ones the group; meanwhile it must not get members."""
+    group = turn.state.groups.get(group_id)
+    in_use = group is not None and _is_in_use(group)
+    if not in_use:
+        for key in turn.state.offsets.first_keys(group_id, _DELETED_AT_ONCE):
+            turn.write(key, None)
+        if turn.state.offsets.has_any(group_id):
+            turn.schedule(Timer(TimerKind.DELETE, group_id), _PAUSE_MS)
+            return
+        if group is not None:
+            remove_if_empty(turn, group)
+    for token in turn.state.deleting.pop(group_id, ()):
+        if in_use:
+            turn.refuse(token, ErrorCode.NON_EMPTY_GROUP, f"stop the members of group {group_id!r} first")
+        else:
+            turn.reply(token, Deleted())
+
+
+def _is_in_use(group: Group) -> bool:
+    if isinstance(group, ConsumerGroup):
+        return bool(group.subscriptions)
+    return bool(group.members or group.pending_members)
 
 
 def _listed(group: Group | ShareGroup) -> ListedGroup:

@@ -218,6 +218,9 @@ def _on_timer(turn: Turn, timer: Timer) -> None:
     if timer.kind is TimerKind.EXPIRE_OFFSETS:
         offset_expiry.expire(turn)
         return
+    if timer.kind is TimerKind.DELETE:
+        admin.go_on_deleting(turn, timer.group_id)
+        return
     if timer.kind is TimerKind.SHARE_SESSION:
         share_group = turn.state.share_groups.get(timer.group_id)
         if share_group is not None:

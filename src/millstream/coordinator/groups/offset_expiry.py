@@ -82,7 +82,7 @@ def _expire_some(turn: Turn, walk: ExpiryWalk, limit: int) -> int:
 
 
 def forget_topics(turn: Turn, names: frozenset[str]) -> None:
-    for group_id in turn.state.offsets.groups():
+    for group_id in turn.state.offsets.groups() if names else ():
         for topic in names.intersection(turn.state.offsets.topics(group_id)):
             for partition in turn.state.offsets.partitions(group_id, topic):
                 turn.write(OffsetKey(group_id, topic, partition), None)

@@ -1,6 +1,7 @@
 """Committed offsets of all groups in one partition."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 import msgspec
 
@@ -64,8 +65,8 @@ class Offsets:
     def partitions(self, group_id: str, topic: str) -> tuple[int, ...]:
         return tuple(self._groups.get(group_id, _NONE).get(topic, ()))
 
-    def keys(self, group_id: str) -> list[OffsetKey]:
-        return [OffsetKey(group_id, *place) for place in self._places(group_id)]
+    def first_keys(self, group_id: str, most: int) -> list[OffsetKey]:
+        return [OffsetKey(group_id, *place) for place in islice(self._places(group_id), most)]
 
     def items(self, group_id: str) -> list[tuple[OffsetKey, CommittedOffset]]:
         return [

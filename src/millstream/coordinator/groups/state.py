@@ -44,6 +44,8 @@ class GroupState:
         self.offsets = Offsets()
         self.deadlines: Deadlines[Timer] = Deadlines()
         self.expiry = ExpiryWalk()
+        self.deleting: dict[str, list[int]] = {}
+        """Who waits until a group is deleted. Not restored after a restart: who asked is told to ask again."""
         self.topics: TopicsView = topics or NoTopics()
 
     def replay(self, record: GroupRecord) -> None:

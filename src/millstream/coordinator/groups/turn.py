@@ -26,6 +26,8 @@ class TimerKind(enum.Enum):
     # New targets of a group are taken in parts.
     TARGETS = "targets"
     SHARE_SESSION = "share session"
+    # A deleted group's offsets are removed in parts.
+    DELETE = "delete"
     EXPIRE_OFFSETS = "expire offsets"
 
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from millstream.coordinator.groups import classic_group, classic_join, classic_membership
+from millstream.coordinator.groups import admin, classic_group, classic_join, classic_membership
 from millstream.coordinator.groups.classic_group import ClassicGroup, ClassicMember
 from millstream.coordinator.groups.consumer_group import ConsumerGroup
 from millstream.coordinator.groups.consumer_protocol import Subscription, encode_subscription
@@ -108,13 +108,36 @@ def test_metadata_is_measured_in_bytes_and_spoils_only_its_own_partition() -> No
     assert len(harness.log) == 1
 
 
-def test_deleting_a_group_with_many_offsets_removes_them_all() -> None:
+def test_deleting_a_group_with_many_offsets_removes_them_all_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(admin, "_DELETED_AT_ONCE", 1_000)
     harness = Harness()
     harness.call(commit(10_000))
-    assert harness.call(DeleteGroup("g")) == Deleted()
+    token = harness.submit(DeleteGroup("g"))
+    turns = 1
+    while token not in harness.answers:
+        assert len(harness.last_records) <= 1_000
+        harness.advance(1)
+        turns += 1
+    assert turns == 10
+    assert harness.answers.pop(token) == Deleted()
     assert harness.call(FetchOffsets("g", None)) == Fetched(())
     harness.compact()
     assert harness.log == []
+
+
+def test_a_group_that_gets_a_member_while_it_is_deleted_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin, "_DELETED_AT_ONCE", 1_000)
+    harness = Harness(GroupSettings(group_initial_rebalance_delay_ms=0))
+    harness.call(commit(10_000))
+    token = harness.submit(DeleteGroup("g"))
+    assert isinstance(harness.call(join("a", b"x")), Joined)
+    harness.advance(1)
+    refused = harness.answers.pop(token)
+    assert isinstance(refused, KafkaError)
+    assert refused.code is ErrorCode.NON_EMPTY_GROUP
+    assert "g" in harness.machine.state.groups
 
 
 @pytest.mark.parametrize("group_id", ["g" * 32_768, "ü" * 20_000])
