@@ -1,13 +1,15 @@
 """Three nodes in one process, and clients that know one of them: it answers for all."""
 
+import asyncio
 import struct
+import threading
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import pytest
 
 from millstream.broker.partitions.registry import CutOff
-from millstream.broker.routing import relay
+from millstream.broker.routing import relay, split
 from millstream.coordinator.definition import partition_for
 from millstream.protocol.api import PEER_CLIENT
 from millstream.protocol.errors import ErrorCode
@@ -349,6 +351,86 @@ def test_what_was_sent_without_acknowledgement_arrives_though_the_client_has_gon
         )
     )
     until(lambda: three.nodes[1].broker.server.memory.used_bytes == 0)
+
+
+def test_a_node_that_stops_closes_what_it_had_left_open_for_a_client_that_has_gone(
+    three: ThreeNodes, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: dict[str, relay.ClientRelay] = {}
+    lanes: list[relay.RemoteLane] = []
+    close = relay.ClientRelay.close
+
+    def closing(of: relay.ClientRelay) -> None:
+        close(of)
+        closed[of.connection.peer] = of
+
+    class Kept(relay.RemoteLane):
+        def __init__(self, server: Any, node_id: int, to: Any, greeting: bytes) -> None:
+            lanes.append(self)
+            super().__init__(server, node_id, to, greeting)
+
+    monkeypatch.setattr(relay, "RemoteLane", Kept)
+    monkeypatch.setattr(relay.ClientRelay, "close", closing)
+    disk = HeldDisk(three.nodes[2])
+    try:
+        with RawClient(three.nodes[1].listen) as other:
+            other.send("produce", 9, **produce_fields(topic, *[batch_of(b"x")] * 3, acks=0))
+            address = "{}:{}".format(*other.socket.getsockname())
+        until(lambda: address in closed)
+        assert not all(lane.closed for lane in lanes), "it waits for a leader whose disk is held"
+
+        async def stop() -> None:
+            closed[address].relays.close()
+
+        asyncio.run_coroutine_threadsafe(stop(), three.nodes[1].loop).result(90)
+        assert all(lane.closed for lane in lanes)
+    finally:
+        disk.let_go()
+
+
+def test_a_long_request_that_is_read_when_its_client_has_gone_opens_no_connection(
+    three: ThreeNodes, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody closed it: it stayed open until the other node found it idle."""
+    reads, closed, may_go_on, sent = (threading.Event() for _ in range(4))
+    made: list[int] = []
+    decode, close, send = split._decode, relay.ClientRelay.close, relay.ClientRelay.send
+
+    def held(*given: Any) -> Any:
+        reads.set()
+        assert may_go_on.wait(90)
+        return decode(*given)
+
+    def closing(of: relay.ClientRelay) -> None:
+        close(of)
+        closed.set()
+
+    def sending(of: relay.ClientRelay, *given: Any, **named: Any) -> None:
+        send(of, *given, **named)
+        sent.set()
+
+    class Counted(relay.RemoteLane):
+        def __init__(self, server: Any, node_id: int, to: Any, greeting: bytes) -> None:
+            made.append(node_id)
+            super().__init__(server, node_id, to, greeting)
+
+    monkeypatch.setattr(split, "_decode", held)
+    monkeypatch.setattr(relay, "RemoteLane", Counted)
+    monkeypatch.setattr(relay.ClientRelay, "close", closing)
+    monkeypatch.setattr(relay.ClientRelay, "send", sending)
+    wanted = [{"partition_index": index % 3, "timestamp": -1} for index in range(1_000)]
+    with RawClient(three.nodes[1].listen) as other:
+        other.send("list_offsets", 7, topics=[{"name": topic, "partitions": wanted}])
+        assert reads.wait(90)
+        # A connection that waits for a long request is not read: the node closes it, when it stops for example.
+        address = "{}:{}".format(*other.socket.getsockname())
+        server = three.nodes[1].broker.server
+        [connection] = [each for each in server._connections if each.peer == address]
+        three.nodes[1].loop.call_soon_threadsafe(connection.abort)
+        assert closed.wait(90)
+    may_go_on.set()
+    assert sent.wait(90)
+    assert not made
 
 
 def test_a_client_with_much_under_way_is_not_read_from(

@@ -55,6 +55,7 @@ class ClientRelay:
         self.routing = routing
         self._shown = shown
         self._lanes: dict[tuple[int, str], Lane] = {}
+        self._is_closed = False
         self.held = HeldRequests(self)
         self._produce = ProduceRelay(self)
         self._fetch = FetchRelay(self)
@@ -110,6 +111,7 @@ class ClientRelay:
 
     def close(self) -> None:
         """The client is gone: give up its requests, except those with acks=0."""
+        self._is_closed = True
         self.relays.forget(self)
         awaits_nothing = self._produce.has_unacknowledged
         self._produce.close()
@@ -122,7 +124,7 @@ class ClientRelay:
                 lane.close(tell=False)
         self.held.close_after(len(kept))
         for lane in kept:
-            lane.finish(self.held.lane_finished)
+            self.relays.let_finish(lane, self.held.lane_finished)
 
     @property
     def is_busy(self) -> bool:
@@ -148,6 +150,9 @@ class ClientRelay:
         version: int | None = None,
     ) -> None:
         """Send on the node's lane of that kind; requests of one lane are handled in order."""
+        if self._is_closed:
+            # A long request was read meanwhile. Nobody waits for it, and nobody would close the lane.
+            return
         asked = context.version if version is None else version
         if node != self.node_id:
             self.metrics.count(context.api.name, sum(map(len, body)))

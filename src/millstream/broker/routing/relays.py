@@ -8,6 +8,7 @@ from millstream.broker.api.table import ListenerKind, listener_for
 from millstream.broker.handlers.fetch_sessions import FetchSessions
 from millstream.broker.machine import Machine
 from millstream.broker.routing.client_routing import AllProxied
+from millstream.broker.routing.lane import Lane
 from millstream.broker.routing.relay import ClientRelay
 from millstream.broker.routing.targets import Routing
 from millstream.broker.server.connection import Connection
@@ -88,6 +89,7 @@ class Relays:
         self.fetch_requests = metrics.fetch_requests
         # Kept in order of arrival, so that a simulated run can be repeated.
         self._relays: dict[ClientRelay, None] = {}
+        self._finishing: dict[Lane, None] = {}
         self.metrics = ProxyMetrics(metrics.registry, lambda: len(self._relays))
 
     async def bind(self, address: str) -> None:
@@ -122,6 +124,18 @@ class Relays:
     def close(self) -> None:
         for relay in list(self._relays):
             relay.close()
+        for lane in list(self._finishing):
+            lane.close()
+
+    def let_finish(self, lane: Lane, then: Callable[[], None]) -> None:
+        """The lane's client is gone; what it has sent without waiting for an answer is carried out."""
+
+        def finished() -> None:
+            self._finishing.pop(lane, None)
+            then()
+
+        self._finishing[lane] = None
+        lane.finish(finished)
 
     def forget(self, relay: ClientRelay) -> None:
         self._relays.pop(relay, None)
