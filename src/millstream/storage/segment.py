@@ -308,10 +308,10 @@ def sound_batches(
         position, header, _ = found
         if behind_gap is not None:
             at, before, _ = behind_gap
-            if next_offset <= header.base_offset <= before.last_offset:
-                # The offset of one of the two has rotted, and nothing says which.
-                behind_gap = None
             if header.base_offset <= before.last_offset:
+                if header.base_offset >= next_offset:
+                    # The offset of one of the two has rotted, and nothing says which.
+                    behind_gap = None
                 continue
             yield behind_gap
             behind_gap = None
