@@ -92,7 +92,7 @@ def test_what_is_no_request_ends_the_connection_with_its_reason(
 @pytest.mark.parametrize(
     ("key", "body", "reason"),
     [
-        (PEER_HELLO, b"", "a greeting between nodes that cannot be read"),
+        (PEER_HELLO, b"", "a greeting between nodes cannot be read"),
         (PEER_QUORUM, bytes(50), "this node is alone"),
         (PEER_COMMAND, bytes(50), "unknown command"),
     ],
