@@ -160,8 +160,9 @@ class Shard(Generic[M]):
                     return
                 rounds.finish()
                 self._has_written = True
+                stored = self.machine.stored
                 for offset, entry in enumerate(current.records, last_offset - len(records) + 1):
-                    self.machine.stored(entry.record, offset)
+                    stored(entry.record, offset)
                 self._release(current.replies, current.effects)
                 self._trim()
         except Exception as error:  # noqa: BLE001 - whatever it was, no client may be left waiting

@@ -43,6 +43,7 @@ from millstream.protocol.varint import INT64_BYTES, VarintError, encode_varint, 
 Headers = tuple[tuple[str, bytes | None], ...]
 
 _UNBOUNDED = 1 << 62
+_AFTER_CRC = BatchHeader._fields.index("crc") + 1
 _NULL = encode_varint(-1)
 _NULL_BYTE = _NULL[0]
 
@@ -395,13 +396,15 @@ def encode_batch(
     """One batch of records with increasing offsets from `base_offset` on; gaps are allowed."""
     if not records:
         raise ValueError("a record batch needs at least one record")
-    last = base_offset - 1
+    last, newest = base_offset - 1, records[0].timestamp_ms
     for record in records:
         if record.offset <= last:
             raise ValueError(
                 f"offset {record.offset} follows {last}: offsets in a batch grow from its base offset"
             )
         last = record.offset
+        if record.timestamp_ms > newest:
+            newest = record.timestamp_ms
     base_timestamp = records[0].timestamp_ms if delete_horizon_ms is None else delete_horizon_ms
     payload = encode_records(records, base_offset, base_timestamp)
     attributes = codec | (TIMESTAMP_TYPE_BIT if timestamp_type else 0)
@@ -416,13 +419,13 @@ def encode_batch(
         attributes=attributes,
         last_offset_delta=last - base_offset,
         base_timestamp=base_timestamp,
-        max_timestamp=max(record.timestamp_ms for record in records),
+        max_timestamp=newest,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
         record_count=len(records),
     )
-    return seal_batch(header, payload, level)
+    return seal_packed(header, payload) if codec is Compression.NONE else seal_batch(header, payload, level)
 
 
 def seal_batch(header: BatchHeader, payload: bytes, level: int | None = None) -> bytes:
@@ -433,7 +436,8 @@ def seal_batch(header: BatchHeader, payload: bytes, level: int | None = None) ->
 def seal_packed(header: BatchHeader, packed: Buffer) -> bytes:
     """As `seal_batch`, for packed records."""
     batch_length = HEADER_SIZE - PREFIX_SIZE + len(packed)
-    batch = bytearray(HEADER.pack(*header._replace(batch_length=batch_length, magic=MAGIC, crc=0)))
+    rest = header[_AFTER_CRC:]
+    batch = bytearray(HEADER.pack(header.base_offset, batch_length, header.leader_epoch, MAGIC, 0, *rest))
     batch += packed
     crc = crc32c(memoryview(batch)[CRC_START:])
     batch[CRC_START - 4 : CRC_START] = crc.to_bytes(4, "big")

@@ -8,7 +8,7 @@ import asyncio
 from typing import Any
 from uuid import UUID
 
-from millstream.broker.api.call import LATER, Call
+from millstream.broker.api.call import LATER, Call, ReplySlot
 from millstream.broker.coordinators.groups import Groups
 from millstream.cluster.metadata.image import MetadataImage, TopicImage
 from millstream.cluster.metadata.service import MetadataService
@@ -47,7 +47,7 @@ class OffsetCommit:
             decision = self._groups.decide(request.group_id, commit)
         except KafkaError as error:
             return pending.outcomes((error.code,) * len(pending.offsets))
-        call.reply_later()
+        pending.slot = call.reply_later()
         decision.add_done_callback(pending.decided)
         return LATER
 
@@ -64,11 +64,13 @@ def _too_many(request: CommitRequest, call: Call) -> list[TopicOutcome]:
 class _PendingCommit:
     """A request, and those of its offsets that are sent to the coordinator."""
 
-    __slots__ = ("_call", "_request", "_topics", "offsets")
+    __slots__ = ("_call", "_request", "_topics", "offsets", "slot")
 
     def __init__(self, request: CommitRequest, call: Call, image: MetadataImage) -> None:
         self._call = call
         self._request = request
+        self.slot: ReplySlot
+        """Where the coordinator's answer goes."""
         self._topics = [_find(image, topic.topic) for topic in request.topics]
         self.offsets = [
             OffsetToCommit(found.name, *partition)
@@ -96,7 +98,7 @@ class _PendingCommit:
         self._answer((code,) * len(self.offsets))
 
     def _answer(self, codes: tuple[ErrorCode, ...]) -> None:
-        self._call.reply_later().answer(self.outcomes(codes))
+        self.slot.answer(self.outcomes(codes))
 
     def outcomes(self, codes: tuple[ErrorCode, ...]) -> list[TopicOutcome]:
         """`codes` are the coordinator's, for `offsets`; other offsets were refused before."""
