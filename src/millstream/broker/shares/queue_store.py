@@ -6,6 +6,7 @@ from millstream.coordinator.groups.share_requests import OpenQueue
 from millstream.coordinator.shares.queue_values import Changes
 from millstream.coordinator.shares.records import ShareKey
 from millstream.coordinator.shares.requests import (
+    MOST_BATCHES,
     InitializeState,
     ReadState,
     ReadSummary,
@@ -19,7 +20,6 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 
 # Writes are idempotent: one that may have been carried out is sent again.
 _TRIES = 3
-_BATCHES_AT_ONCE = 1_000
 _AGAIN = frozenset(
     (
         ErrorCode.REQUEST_TIMED_OUT,
@@ -68,8 +68,8 @@ class QueueStore:
     async def write(self, key: ShareKey, leader_epoch: int, changes: Changes) -> None:
         """Store many changes in parts, the start with the last: each part takes the coordinator a turn of its own."""
         epoch, batches = self._state_epochs.get(key, 0), changes.batches
-        while len(batches) > _BATCHES_AT_ONCE:
-            some, batches = batches[:_BATCHES_AT_ONCE], batches[_BATCHES_AT_ONCE:]
+        while len(batches) > MOST_BATCHES:
+            some, batches = batches[:MOST_BATCHES], batches[MOST_BATCHES:]
             await self._write(WriteState(key, epoch, leader_epoch, -1, -1, some))
         await self._write(WriteState(key, epoch, leader_epoch, changes.start, changes.final, batches))
 

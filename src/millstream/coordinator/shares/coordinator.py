@@ -4,7 +4,8 @@ Updates are appended until there are many, then a snapshot replaces them. Old sn
 one with each write of another queue, so that the start of the log can be deleted.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Never, TypeVar
 
 from millstream.coordinator.decision import Decision, Reply, StateMachine
@@ -19,6 +20,7 @@ from millstream.coordinator.shares.records import (
     encode_record,
 )
 from millstream.coordinator.shares.requests import (
+    MOST_BATCHES,
     NO_SUMMARY,
     NOTHING_STORED,
     DeleteState,
@@ -34,19 +36,27 @@ from millstream.coordinator.shares.requests import (
     StoredState,
     WriteState,
 )
+from millstream.coordinator.shares.states import StateBatch
 from millstream.coordinator.shares.stored_queue import StoredQueue
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 K = TypeVar("K", SnapshotKey, UpdateKey)
 
 _UPDATES_BETWEEN_SNAPSHOTS = 500
+# A snapshot of so many takes 75 ms. The engine keeps fewer runs: only other writers can be refused.
+_MOST_RUNS = 45_000
+# Runs that overlapping batches of a request may go through: so many take 40 ms.
+_MOST_OVERLAPS = 100_000
 # How many records of the log a queue may keep from deletion before its snapshot is rewritten.
 _HELD_BACK = 5_000
 _HELD_BACK_PER_QUEUE = 4
 
 
 class ShareCoordinator(StateMachine[ShareRequest, ShareRecord, ShareReply, Never]):
-    def __init__(self, updates_between_snapshots: int = _UPDATES_BETWEEN_SNAPSHOTS) -> None:
+    def __init__(
+        self, updates_between_snapshots: int = _UPDATES_BETWEEN_SNAPSHOTS, most_runs: int = _MOST_RUNS
+    ) -> None:
+        self._most_runs = most_runs
         self.queues: dict[ShareKey, StoredQueue] = {}
         self._updates_between_snapshots = updates_between_snapshots
         # The offset of each queue's newest snapshot, the oldest first.
@@ -147,6 +157,7 @@ class ShareCoordinator(StateMachine[ShareRequest, ShareRecord, ShareReply, Never
         _check_leader(request.leader_epoch, queue)
         if request.state_epoch < queue.state_epoch:
             raise _fenced_state(request.state_epoch, queue)
+        self._check_batches(queue, request.batches, now_ms)
         update = Update(
             queue.snapshot_epoch, request.leader_epoch, request.start, request.batches, request.final
         )
@@ -155,6 +166,18 @@ class ShareCoordinator(StateMachine[ShareRequest, ShareRecord, ShareReply, Never
         # The snapshot has the same content; replaying it replaces this queue.
         queue.update(update)
         return [_snapshot(request.key, queue.snapshot(now_ms))], StateWritten()
+
+    def _check_batches(self, queue: StoredQueue, batches: Sequence[StateBatch], now_ms: int) -> None:
+        """Refuse what would take long to apply, or make snapshots that do."""
+        if len(batches) > MOST_BATCHES:
+            raise _invalid(f"{len(batches)} state batches; at most {MOST_BATCHES} are taken in one request")
+        overlap = any(after.first <= before.last for before, after in pairwise(batches))
+        if overlap and len(batches) * queue.most_runs_in(batches) > _MOST_OVERLAPS:
+            raise _invalid("too many state batches overlap")
+        if queue.most_runs_after(batches) > self._most_runs:
+            queue.end_delays(now_ms)
+            if queue.most_runs_after(batches) > self._most_runs:
+                raise _invalid(f"the state of a queue has at most {self._most_runs} batches")
 
     def _delete(self, request: DeleteState, _now_ms: int) -> tuple[list[ShareRecord], ShareReply]:
         if request.key not in self.queues:
@@ -190,6 +213,10 @@ def _check_leader(leader_epoch: int, queue: StoredQueue) -> None:
         raise KafkaError(
             ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {leader_epoch} is older than {queue.leader_epoch}"
         )
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
 def _fenced_state(epoch: int, queue: StoredQueue) -> KafkaError:

@@ -36,6 +36,9 @@ ARCHIVED = RecordState.ARCHIVED
 
 # With so many runs, no new records are handed out until some are settled: this bounds memory and snapshots.
 MOST_RUNS = 10_000
+# With this many times as many, only records at the queue's start are handed out again, and none are scanned: the share
+# coordinator stores a limited number of runs.
+_TIMES_CROWDED = 2
 # How many unsettled records are scanned at most, if headers or keys count.
 MOST_SCANNED = 20_000
 # How many locks, delays and messages that end or expire one call handles.
@@ -155,7 +158,12 @@ class QueueEngine:
     @property
     def room_to_scan(self) -> int:
         """How many more records may be scanned."""
-        return self._most_scanned - self._unsettled_scanned
+        return 0 if self._is_crowded else self._most_scanned - self._unsettled_scanned
+
+    @property
+    def _is_crowded(self) -> bool:
+        """Whether there are so many runs that what is handed out must not add to them."""
+        return self.run_count >= _TIMES_CROWDED * self._most_runs
 
     @property
     def _unsettled_scanned(self) -> int:
@@ -204,12 +212,19 @@ class QueueEngine:
         self._look_at_time(now_ms)
         if self.locked >= (1 if self._policy.order is Order.STRICT else self._policy.max_locks):
             return None
-        ready = self._ledger.first_ready()
+        ready = self._next_ready()
         if ready is not None:
             return ready.first if ready.first < log_end else None
         if self._policy.scans or self.end >= log_end or self.run_count >= self._most_runs:
             return None
         return max(self.end, self._endings.log_start)
+
+    def _next_ready(self) -> Run | None:
+        ready = self._ledger.first_ready()
+        if ready is None or self._policy.scans or not self._is_crowded:
+            return ready
+        first = self._ledger.runs.first
+        return first if first is not None and self._ledger.is_ready(first) else None
 
     def acquire(
         self,
@@ -230,7 +245,9 @@ class QueueEngine:
         if not batches:
             return []
         self._see(batches)
-        ready = self._ledger.first_ready()
+        ready = self._next_ready()
+        if ready is not None and self._is_crowded and not self._policy.scans:
+            most = min(most, len(ready))
         offer = Offer(
             self._ledger,
             self._policy,

@@ -34,6 +34,10 @@ NOTHING_STORED = StoredState(-1, -1, ())
 NO_SUMMARY = StateSummary(-1, -1, -1, -1)
 
 
+# A leader that has more to store sends several requests: each takes the coordinator a turn.
+MOST_BATCHES = 1_000
+
+
 class StateWritten(msgspec.Struct, frozen=True):
     pass
 
@@ -73,7 +77,7 @@ class ReadSummary(Request[StateSummary], frozen=True):
 
 
 class WriteState(Request[StateWritten], frozen=True):
-    """A `start` of -1 means unchanged."""
+    """A `start` of -1 means unchanged. There are no more batches than `MOST_BATCHES`."""
 
     key: ShareKey
     state_epoch: int

@@ -84,6 +84,11 @@ class Runs:
         low, high = self._between(first, last)
         return [self._by_first[each] for each in self._firsts[low:high]]
 
+    def count(self, first: int, last: int) -> int:
+        """How many runs overlap these offsets."""
+        low, high = self._between(first, last)
+        return high - low
+
     def _between(self, first: int, last: int) -> tuple[int, int]:
         """Where the runs that overlap these offsets are in the list."""
         firsts = self._firsts
@@ -111,6 +116,23 @@ class Runs:
         firsts, by_first = self._firsts, self._by_first
         low, high = bisect_left(firsts, first), bisect_right(firsts, last)
         return [by_first[each] for each in firsts[low:high]]
+
+    def put(self, first: int, last: int, runs: list[Run]) -> None:
+        """Put these, which cover what lay between these offsets after `cut`, in its place."""
+        firsts = self._firsts
+        low, high = bisect_left(firsts, first), bisect_right(firsts, last)
+        for run in runs:
+            self._by_first[run.first] = run
+        # All at once: each insertion into a long list moves the rest of it.
+        firsts[low:high] = [run.first for run in runs]
+
+    def gaps(self, first: int, last: int) -> int:
+        """How many stretches between these offsets no run covers."""
+        position, found = first, 0
+        for run in self.overlapping(first, last):
+            found += run.first > position
+            position = run.last + 1
+        return found + (position <= last)
 
     def join(self, first: int, last: int) -> None:
         """Join equal neighbours between these offsets and at their borders."""

@@ -1,5 +1,7 @@
 """The stored state of one group's queue on one partition: a snapshot, and later updates."""
 
+from collections.abc import Sequence
+
 from millstream.coordinator.shares.records import Snapshot, Update
 from millstream.coordinator.shares.runs import Run, Runs
 from millstream.coordinator.shares.states import StateBatch, follows
@@ -53,6 +55,22 @@ class StoredQueue:
         self._runs.drop_from(before)
         self.final = sum(len(run) for run in self._runs if run.state.is_final)
 
+    def most_runs_in(self, batches: Sequence[StateBatch]) -> int:
+        """How many runs each of these may have to go through: of this queue, and of the others."""
+        first, last = min(each.first for each in batches), max(each.last for each in batches)
+        return self._runs.count(first, last) + 2 * len(batches)
+
+    def most_runs_after(self, batches: Sequence[StateBatch]) -> int:
+        """How many runs there are at most after these batches: each splits up to two, and fills gaps."""
+        return len(self._runs) + sum(2 + self._runs.gaps(each.first, each.last) for each in batches)
+
+    def end_delays(self, now_ms: int) -> None:
+        """Forget delays that are over: records that differ in nothing else are one run again."""
+        for run in self._runs:
+            if run.due_ms <= now_ms:
+                run.due_ms = 0
+        self._runs.join(self.start, self._runs.end)
+
     def snapshot(self, now_ms: int) -> Snapshot:
         return Snapshot(
             self.snapshot_epoch + 1,
@@ -76,16 +94,18 @@ class StoredQueue:
             # Most of a snapshot: nothing is known here, and there is nothing to join.
             runs.add(_run(batch, batch.first, batch.last))
             return
-        known = runs.cut(batch.first, batch.last)
+        merged: list[Run] = []
         position = batch.first
-        for run in known:
+        for run in runs.cut(batch.first, batch.last):
             if run.first > position:
-                runs.add(_run(batch, position, run.first - 1))
+                merged.append(_run(batch, position, run.first - 1))
             if follows(batch.state, batch.count, run.state, run.count):
                 run.state, run.count, run.due_ms = batch.state, batch.count, batch.due_ms
+            merged.append(run)
             position = run.last + 1
         if position <= batch.last:
-            runs.add(_run(batch, position, batch.last))
+            merged.append(_run(batch, position, batch.last))
+        runs.put(batch.first, batch.last, merged)
         runs.join(batch.first, batch.last)
 
 

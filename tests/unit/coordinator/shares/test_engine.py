@@ -73,6 +73,26 @@ def test_too_many_runs_stop_new_deliveries_and_go_on_when_some_are_settled() -> 
     assert take(engine, "m", 10, 10_000)
 
 
+def test_records_that_were_out_before_do_not_make_ever_more_runs_either() -> None:
+    """Every second one is released with a delay of its own."""
+    engine = QueueEngine(0, QueuePolicy(max_locks=100), most_runs=20)
+    for _ in range(20):
+        [(first, last, _)] = take(engine, "m", 100, 2_000)
+        engine.settle("m", [Settlement(first, last, Outcome.RELEASE, delay_ms=10)], 0)
+    engine.on_time(10)
+    most = 0
+    for now_ms in range(20, 2_000_000, 20_000):
+        while taken := take(engine, "m", 100, 2_000, now_ms):
+            for first, last, count in taken:
+                for offset in range(first, last + 1):
+                    outcome = Outcome.RELEASE if offset % 2 and count == 2 else Outcome.ACCEPT
+                    each = Settlement(offset, offset, outcome, delay_ms=10_000 + offset)
+                    engine.settle("m", [each], now_ms)
+                most = max(most, engine.run_count)
+    assert engine.start == 2_000
+    assert most <= 2 * 20 + 2 * 100
+
+
 def test_a_suspicious_batch_is_cut_and_its_last_tries_go_alone() -> None:
     engine = QueueEngine(0, QueuePolicy(delivery_count_limit=5))
     sizes = []

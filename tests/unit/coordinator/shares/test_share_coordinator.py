@@ -1,5 +1,6 @@
 """What is stored of queues: epochs, updates and snapshots, and how much of the log is needed."""
 
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from millstream.coordinator.shares.policy import QueuePolicy
 from millstream.coordinator.shares.queue_values import LogBatch, Outcome, Settlement
 from millstream.coordinator.shares.records import ShareKey, ShareRecord, decode_record, encode_record
 from millstream.coordinator.shares.requests import (
+    MOST_BATCHES,
     NOTHING_STORED,
     DeleteState,
     InitializeState,
@@ -31,9 +33,9 @@ AVAILABLE, ACKNOWLEDGED, ARCHIVED = RecordState.AVAILABLE, RecordState.ACKNOWLED
 class Log:
     """A coordinator, and the bytes that it would have written."""
 
-    def __init__(self, updates_between_snapshots: int = 5) -> None:
-        self.updates_between_snapshots = updates_between_snapshots
-        self.machine = ShareCoordinator(updates_between_snapshots)
+    def __init__(self, updates_between_snapshots: int = 5, most_runs: int = 10_000) -> None:
+        self._new = partial(ShareCoordinator, updates_between_snapshots, most_runs)
+        self.machine = self._new()
         self.written: list[tuple[bytes, bytes | None]] = []
         self.trimmed = 0
 
@@ -46,13 +48,19 @@ class Log:
         return decision.replies[0].answer
 
     def reload(self) -> None:
-        self.machine = ShareCoordinator(self.updates_between_snapshots)
+        self.machine = self._new()
         for offset, (key, value) in enumerate(self.written):
             if offset >= self.trimmed:
                 record = decode_record(key, value)
                 assert isinstance(record, ShareRecord)
                 self.machine.replay(record)
                 self.machine.stored(record, offset)
+
+
+def refusal(log: Log, request: Any) -> ErrorCode:
+    with pytest.raises(KafkaError) as refused:
+        log.ask(request)
+    return refused.value.code
 
 
 def write(start: int, *batches: StateBatch, leader_epoch: int = 1, state_epoch: int = 0) -> WriteState:
@@ -174,6 +182,75 @@ def test_a_deleted_queue_is_unknown() -> None:
     with pytest.raises(KafkaError) as refused:
         log.ask(write(-1))
     assert refused.value.code == ErrorCode.FENCED_STATE_EPOCH
+
+
+def test_more_batches_than_a_turn_may_take_are_refused() -> None:
+    log = Log()
+    log.ask(InitializeState(KEY, 0, 0))
+    many = tuple(StateBatch(offset, offset, AVAILABLE, 1) for offset in range(MOST_BATCHES + 1))
+    nested = tuple(StateBatch(500 - at, 500 + at, AVAILABLE, 1) for at in range(300))
+    assert refusal(log, write(-1, *many)) == ErrorCode.INVALID_REQUEST
+    assert refusal(log, write(-1, *nested)) == ErrorCode.INVALID_REQUEST
+    assert log.ask(ReadState(KEY, 1)).batches == ()
+    log.ask(write(-1, *many[:-1]))
+    assert log.ask(ReadState(KEY, 1)).batches == (StateBatch(0, MOST_BATCHES - 1, AVAILABLE, 1),)
+
+
+def test_few_batches_that_overlap_are_refused_where_they_go_through_very_many_others() -> None:
+    log = Log(most_runs=20_000)
+    log.ask(InitializeState(KEY, 0, 0))
+    for first in range(0, 5_000, MOST_BATCHES):
+        log.ask(write(-1, *singles(first, first + MOST_BATCHES - 1)))
+    nested = [StateBatch(at, 5_000 - at, ACKNOWLEDGED, 1) for at in range(30)]
+    assert refusal(log, write(-1, *nested)) == ErrorCode.INVALID_REQUEST
+    log.ask(write(-1, *nested[:10]))
+    assert log.ask(ReadState(KEY, 1)).batches == (StateBatch(0, 5_000, ACKNOWLEDGED, 1),)
+
+
+def singles(first: int, last: int) -> tuple[StateBatch, ...]:
+    """Records that are one run each."""
+    return tuple(StateBatch(at, at, AVAILABLE, 1 + at % 2) for at in range(first, last + 1))
+
+
+def test_a_queue_stores_no_more_than_so_many_runs_and_is_told_which_write_is_too_much() -> None:
+    log = Log(most_runs=60)
+    log.ask(InitializeState(KEY, 0, 0))
+    log.ask(write(-1, *singles(0, 19)))
+    assert refusal(log, write(-1, *singles(20, 39))) == ErrorCode.INVALID_REQUEST
+    assert len(log.ask(ReadState(KEY, 1)).batches) == 20
+    # What was settled makes room.
+    log.ask(write(15, StateBatch(15, 19, ACKNOWLEDGED, 2)))
+    log.ask(write(-1, *singles(20, 35)))
+    log.reload()
+    assert len(log.ask(ReadState(KEY, 1)).batches) == 17
+
+
+def test_gaps_that_one_batch_fills_count_too() -> None:
+    log = Log(most_runs=40)
+    log.ask(InitializeState(KEY, 0, 0))
+
+    def write_every_second(first: int, last: int) -> None:
+        log.ask(write(-1, *(StateBatch(at, at, ACKNOWLEDGED, 1) for at in range(first, last + 1, 2))))
+
+    write_every_second(0, 18)
+    write_every_second(20, 26)
+    log.ask(write(-1, StateBatch(0, 29, ARCHIVED, 1)))
+    write_every_second(40, 46)
+    log.ask(write(-1, StateBatch(30, 49, ARCHIVED, 1)))
+    write_every_second(60, 60)
+    assert len(log.ask(ReadState(KEY, 1)).batches) == 37
+    assert refusal(log, write(-1, StateBatch(50, 69, ARCHIVED, 1))) == ErrorCode.INVALID_REQUEST
+
+
+def test_delays_that_are_over_take_no_room() -> None:
+    """The clock of these tests stands at 1,000."""
+    log = Log(most_runs=60)
+    log.ask(InitializeState(KEY, 0, 0))
+    for first in range(0, 400, 10):
+        log.ask(write(-1, *(StateBatch(at, at, AVAILABLE, 1, at + 1) for at in range(first, first + 10))))
+    log.reload()
+    stored = log.ask(ReadState(KEY, 1)).batches
+    assert sum(each.last - each.first + 1 for each in stored) == 400
 
 
 def test_the_log_behind_snapshots_goes_also_with_idle_queues() -> None:
