@@ -7,6 +7,7 @@ from uuid import UUID
 import msgspec
 
 from millstream.broker.shares.policies import named_groups
+from millstream.broker.shares.queue_store import new_state_epoch
 from millstream.cluster.metadata.image import MetadataImage, TopicImage
 from millstream.coordinator.groups.share_requests import (
     DescribedShareGroup,
@@ -23,8 +24,6 @@ from millstream.doors.queues import Queues
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.clock import Clock
 
-# Epochs count seconds since 2026, to fit into 31 bits.
-_EPOCHS_SINCE_S = 1_767_225_600
 # Each takes up to a hundred microseconds.
 _PARTITIONS_A_TURN = 100
 
@@ -157,14 +156,10 @@ class ShareOffsets:
         )
         key = ShareKey(group_id, topic.topic_id, place.partition)
         known = (await self._summary(caller, key)).state_epoch
-        epoch = known + 1 if known >= 0 else self._new_epoch()
+        epoch = known + 1 if known >= 0 else new_state_epoch(self._clock)
         await self._coordinators.ask(
             caller, CoordinatorKind.SHARE, str(key), InitializeState(key, epoch, start)
         )
-
-    def _new_epoch(self) -> int:
-        """Higher than earlier epochs, so that leaders that still have a queue with deleted state cannot write it."""
-        return max(self._clock.now_ms() // 1000 - _EPOCHS_SINCE_S, 0)
 
     async def _delete_topic(
         self, image: MetadataImage, caller: Caller, group_id: str, topic_id: UUID, name: str

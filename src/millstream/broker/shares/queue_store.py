@@ -17,6 +17,7 @@ from millstream.coordinator.shares.requests import (
 from millstream.doors.caller import Caller
 from millstream.doors.cluster import CoordinatorKind, Coordinators
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.runtime.clock import Clock
 
 # Writes are idempotent: one that may have been carried out is sent again.
 _TRIES = 3
@@ -31,9 +32,21 @@ _AGAIN = frozenset(
 _NODE = Caller(client_id="millstream-queues")
 
 
+# Epochs count seconds since 2026, to fit into 31 bits.
+_EPOCHS_SINCE_S = 1_767_225_600
+
+
+def new_state_epoch(clock: Clock) -> int:
+    """Of a queue without stored state: another one than that of its deleted state, which may still be written to."""
+    return max(clock.now_ms() // 1000 - _EPOCHS_SINCE_S, 0)
+
+
 class QueueStore:
-    def __init__(self, coordinators: Coordinators) -> None:
+    def __init__(self, coordinators: Coordinators, clock: Clock) -> None:
         self._coordinators = coordinators
+        self._clock = clock
+        # Of the queue that this node began last: another one of the same name may follow within a second.
+        self._last_epoch = -1
         self._state_epochs: dict[ShareKey, int] = {}
 
     async def load(
@@ -53,7 +66,9 @@ class QueueStore:
             opened = await self._coordinators.ask(
                 _NODE, CoordinatorKind.GROUP, key.group_id, OpenQueue(key.group_id, topic, key.partition)
             )
-            await self._begin(InitializeState(key, 0, await resolve(opened.start), leader_epoch))
+            self._last_epoch = max(new_state_epoch(self._clock), self._last_epoch + 1)
+            begun = InitializeState(key, self._last_epoch, await resolve(opened.start), leader_epoch)
+            await self._begin(begun)
             stored = await self._read(key, leader_epoch, kept_of)
         if stored.start < 0:
             start = await resolve(-1)

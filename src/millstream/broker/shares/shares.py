@@ -63,7 +63,7 @@ class Shares:
         self._clock = clock
         self._loop = loop
         self._spawn = spawn
-        self._store = QueueStore(coordinators)
+        self._store = QueueStore(coordinators, clock)
         self._time = SteadyTime(clock)
         self._queues: dict[ShareKey, LedQueue] = {}
         self._loading: dict[ShareKey, asyncio.Task[None]] = {}

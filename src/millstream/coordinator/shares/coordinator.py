@@ -115,7 +115,8 @@ class ShareCoordinator(StateMachine[ShareRequest, ShareRecord, ShareReply, Never
         if queue is not None:
             if request.state_epoch < queue.state_epoch:
                 raise _fenced_state(request.state_epoch, queue)
-            if request.state_epoch == queue.state_epoch and queue.start >= 0:
+            is_new = request.state_epoch > queue.state_epoch and request.leader_epoch < 0
+            if queue.start >= 0 and not is_new:
                 return [], StateInitialized(queue.start)
         epoch = 0 if queue is None else queue.snapshot_epoch + 1
         # Earlier leaders are refused by the state epoch.
@@ -155,7 +156,7 @@ class ShareCoordinator(StateMachine[ShareRequest, ShareRecord, ShareReply, Never
         if queue is None:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH, f"the state of queue {request.key} was deleted")
         _check_leader(request.leader_epoch, queue)
-        if request.state_epoch < queue.state_epoch:
+        if request.state_epoch != queue.state_epoch:
             raise _fenced_state(request.state_epoch, queue)
         self._check_batches(queue, request.batches, now_ms)
         update = Update(
@@ -220,4 +221,4 @@ def _invalid(message: str) -> KafkaError:
 
 
 def _fenced_state(epoch: int, queue: StoredQueue) -> KafkaError:
-    return KafkaError(ErrorCode.FENCED_STATE_EPOCH, f"state epoch {epoch} is older than {queue.state_epoch}")
+    return KafkaError(ErrorCode.FENCED_STATE_EPOCH, f"state epoch {epoch} is not {queue.state_epoch}")

@@ -47,7 +47,7 @@ class StateDeleted(msgspec.Struct, frozen=True):
 
 
 class InitializeState(Request[StateInitialized], frozen=True):
-    """A higher epoch begins the queue again at `start`; the same epoch does not change a queue that has begun.
+    """With a higher epoch an administrator begins a queue again at `start`; else one that has begun does not change.
 
     `leader_epoch` is of the leader whose log `start` refers to; -1 if an administrator sets it.
     """

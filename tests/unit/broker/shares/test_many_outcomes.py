@@ -25,6 +25,7 @@ from millstream.doors.caller import Caller
 from millstream.doors.partitions import Place
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.share_acknowledge import AckBatch, AckPartition, AckTopic
+from millstream.runtime.clock import SystemClock
 from millstream.testing.disk import SimulatedDisk
 from support.inprocess import InProcessNode, node_on
 from support.kio_messages import build, encode
@@ -243,7 +244,7 @@ def test_many_changes_are_stored_in_parts() -> None:
             return coordinator.handle(request, 0, 0).replies[0].answer
 
     coordinators: Any = Coordinators()
-    store = QueueStore(coordinators)
+    store = QueueStore(coordinators, SystemClock())
     batches = tuple(
         StateBatch(each, each, RecordState.ACKNOWLEDGED if each % 2 else RecordState.AVAILABLE, 1)
         for each in range(10, 5_010)

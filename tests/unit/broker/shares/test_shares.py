@@ -13,7 +13,9 @@ from millstream.broker.shares.led_queue import LedQueue
 from millstream.broker.shares.policies import named_groups
 from millstream.broker.shares.shares import Shares
 from millstream.client.queue_admin import QueueAdmin
+from millstream.coordinator.shares.requests import WriteState
 from millstream.doors.caller import Caller
+from millstream.doors.cluster import CoordinatorKind
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.testing.disk import SimulatedDisk
 from support.inprocess import InProcessNode, node_on
@@ -161,3 +163,24 @@ def test_what_was_settled_is_deleted_in_every_partition_once_all_groups_are_know
     answered.set()
     for each in queues:
         wait_for(partial(getattr, each.partition.log, "log_start_offset"), (2).__eq__, "the log's start")
+
+
+def test_a_late_write_for_a_deleted_group_changes_nothing_in_a_new_one_of_its_name(
+    node: InProcessNode,
+) -> None:
+    """Both are kept by the same leader in the same epoch, and may begin within one second."""
+    filled_topic(node, batch_of(b"a"))
+
+    async def story() -> None:
+        services, image = node.broker.services, lambda: node.broker.metadata.image
+        former = await services.shares.open("g", "t", 0, from_earliest=True)
+        store, key = services.shares._store, former.key
+        late = WriteState(key, store._state_epochs[key], former.leader_epoch, 1, 0, ())
+        await services.share_offsets.delete_all(image(), ME, "g")
+        await services.shares.open("g", "t", 0, from_earliest=True)
+        with pytest.raises(KafkaError) as refused:
+            await store._coordinators.ask(ME, CoordinatorKind.SHARE, str(key), late)
+        assert refused.value.code == ErrorCode.FENCED_STATE_EPOCH
+        assert (await store._summary(key)).start == 0
+
+    do(node, story())

@@ -171,6 +171,8 @@ def test_initializing_twice_changes_nothing() -> None:
     log = Log()
     log.ask(InitializeState(KEY, 0, 10))
     assert log.ask(InitializeState(KEY, 0, 99)).start == 10
+    # Another leader had found nothing stored a moment ago.
+    assert log.ask(InitializeState(KEY, 7, 99, leader_epoch=1)).start == 10
 
 
 def test_a_deleted_queue_is_unknown() -> None:
