@@ -89,6 +89,20 @@ def test_dead_letters_go_back_to_where_they_came_from(gateway: httpx.Client, job
     assert gateway.post("/ack?group=strict", json={"id": again}).text == "ok"
 
 
+def test_a_letter_whose_topic_is_gone_stays_and_keeps_none_behind_it(
+    gateway: httpx.Client, jobs: str
+) -> None:
+    """It was refused with 409, and came first again with each redrive."""
+    letters = "letters-of-two"
+    gateway.post("/admin/topics", json={"name": letters, "partitions": 1})
+    for topic in ("deleted-long-ago", jobs):
+        letter = {"payload": f"of {topic}", "headers": {"__dlq.errors.topic": topic}}
+        assert gateway.post(f"/produce?topic={letters}", json=letter).status_code == 200
+    answer = gateway.post(f"/admin/topics/{letters}/redrive", json={"count": 10})
+    assert (answer.json()["redriven"], answer.json()["stayed"]) == (1, 1)
+    assert gateway.post(f"/admin/topics/{letters}/redrive", json={"count": 10}).json()["stayed"] == 0
+
+
 @pytest.mark.parametrize("body", [b"{", b'{"count": "1"}', b'{"group": "\xff"}'])
 def test_a_body_that_cannot_be_read_is_refused(gateway: httpx.Client, body: bytes) -> None:
     answer = gateway.post(f"/admin/topics/{LETTERS}/redrive", content=body)

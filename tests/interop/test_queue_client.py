@@ -377,6 +377,16 @@ def test_dead_letters_are_redriven_and_queues_looked_at_from_the_command_line(
     assert cli.ok("queue", "consume", group, topic, "-n", "1") == b"more\n"
 
 
+def test_a_letter_whose_topic_is_gone_stays_and_the_topic_is_not_made(
+    node: NodeProcess, queue_topic: Callable[..., str], new_topic: Callable[[], str]
+) -> None:
+    letters, source, gone = queue_topic(), queue_topic(), new_topic()
+    for topic in (gone, source):
+        send(node, letters, (None, b"a letter", {"__dlq.errors.topic": topic}))
+    assert Cli(node.bootstrap).ok("queue", "redrive", letters) == b"1\n"
+    assert gone not in admin_for(node.bootstrap).list_topics(timeout=60).topics
+
+
 def test_a_refused_message_keeps_none_of_the_others_from_being_settled(
     node: NodeProcess, queue_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -146,12 +146,19 @@ def redrive(
     ] = "millstream-redrive",
 ) -> None:
     """Send dead letters back to the topics that they came from, with key, value and headers as they were."""
+    from millstream.client.errors import UnknownTopicError
     from millstream.client.queue_redrive import redrive as run
 
     sent = stayed = 0
     producer = target.producer(**{"enable.idempotence": True})
+    # The producer itself would look for a missing topic for half a minute, and the cluster might make it.
+    exists: dict[str, bool] = {}
 
     def send(to: str, key: bytes | None, value: bytes | None, headers: "Headers") -> None:
+        if to not in exists:
+            exists[to] = to in producer.list_topics(timeout=60).topics
+        if not exists[to]:
+            raise UnknownTopicError(f"there is no topic {to!r}")
         failures: list[str] = []
         producer.produce(
             to,
@@ -172,7 +179,7 @@ def redrive(
     output.line(str(sent))
     if stayed:
         output.note(
-            f"{stayed} letters stay: they do not say where they came from, or do not hold their record"
+            f"{stayed} letters stay: they do not name their topic or hold their record, or their topic is gone"
         )
 
 

@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from millstream.client.errors import UnknownTopicError
 from millstream.client.queue_consumer import QueueConsumer, QueueMessage
 from millstream.protocol.queue_call import DEAD_LETTER_PREFIX as PREFIX
-from millstream.protocol.queue_call import STAYS, source_of
+from millstream.protocol.queue_call import SOURCE_GONE_MS, STAYS, source_of
 from millstream.protocol.records import Headers
 
 Send = Callable[[str, bytes | None, bytes | None, Headers], None]
-"""Topic, key, value and headers; returns when the message is durable, or raises."""
+"""Topic, key, value and headers. Returns when the message is durable; UnknownTopicError if there is no such topic."""
 
 
 class Redriven(msgspec.Struct, frozen=True):
@@ -48,6 +49,11 @@ def _redrive(consumer: QueueConsumer, send: Send, letter: QueueMessage) -> str |
         consumer.reject(letter, reason=STAYS)
     else:
         headers = tuple(each for each in letter.headers if not each[0].startswith(PREFIX))
-        send(topic, letter.key, letter.value, headers)
+        try:
+            send(topic, letter.key, letter.value, headers)
+        except UnknownTopicError:
+            # Those behind it have other topics.
+            consumer.release(letter, delay=SOURCE_GONE_MS / 1000)
+            return None
         consumer.accept(letter)
     return topic

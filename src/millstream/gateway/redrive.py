@@ -16,8 +16,7 @@ from millstream.doors import (
 )
 from millstream.gateway.places import Turns
 from millstream.gateway.topics import Topics
-from millstream.http.messages import Problem
-from millstream.protocol.queue_call import DEAD_LETTER_PREFIX, STAYS, source_of
+from millstream.protocol.queue_call import DEAD_LETTER_PREFIX, SOURCE_GONE_MS, STAYS, source_of
 
 _AT_ONCE = 100
 _MAX_BYTES = 1 << 20
@@ -34,7 +33,7 @@ class Redrive:
         self._turns = turns
 
     async def run(self, caller: Caller, letters: TopicImage, group: str, most: int) -> tuple[int, int]:
-        """Returns how many went back and how many stay, because they lack their source or their record."""
+        """Returns how many went back, and how many stay: those without their source topic or their record."""
         redriven = stayed = 0
         for partition in letters.partitions:
             place = Place(letters.name, partition.index)
@@ -64,9 +63,13 @@ class Redrive:
         return sum(each.kind is SettlementKind.ACCEPT for each in outcomes)
 
     async def _settle_one(self, caller: Caller, letter: Delivery) -> Settlement:
-        source, record = self._source(letter), letter.record
-        if source is None:
+        record = letter.record
+        name = source_of(record.headers)
+        if name is None:
             return _outcome(letter, SettlementKind.REJECT, STAYS)
+        source = self._topics.known(name)
+        if source is None:
+            return _outcome(letter, SettlementKind.RELEASE, delay_ms=SOURCE_GONE_MS)
         headers = tuple(each for each in record.headers if not each[0].startswith(DEAD_LETTER_PREFIX))
         to = self._turns.choose(source.name, len(source.partitions), None, record.key)
         await self._messages.send(
@@ -74,18 +77,7 @@ class Redrive:
         )
         return _outcome(letter, SettlementKind.ACCEPT)
 
-    def _source(self, letter: Delivery) -> TopicImage | None:
-        name = source_of(letter.record.headers)
-        if name is None:
-            return None
-        found = self._topics.known(name)
-        if found is None:
-            raise Problem(
-                409, f"the letter at offset {letter.record.offset} came from topic {name}, which was deleted"
-            )
-        return found
 
-
-def _outcome(letter: Delivery, kind: SettlementKind, reason: str = "") -> Settlement:
+def _outcome(letter: Delivery, kind: SettlementKind, reason: str = "", delay_ms: int = 0) -> Settlement:
     offset = letter.record.offset
-    return Settlement(offset, offset, kind, reason=reason, incarnation=letter.incarnation)
+    return Settlement(offset, offset, kind, delay_ms, reason, letter.incarnation)

@@ -156,6 +156,8 @@ RECORD_MISSING = DEAD_LETTER_PREFIX + "record.missing"
 """Our own header: why a dead letter only names its record instead of containing it."""
 STAYS = "it does not say where it came from, or does not hold its record"
 """Why a dead letter cannot be redriven."""
+SOURCE_GONE_MS = 60_000
+"""After what time a dead letter whose topic is gone may be redriven again: somebody may have made the topic again."""
 
 
 def source_of(headers: Headers) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from millstream.client import AsyncQueueConsumer, ClientError, queue_consumer, queue_wire
+from millstream.client import AsyncQueueConsumer, ClientError, UnknownTopicError, queue_consumer, queue_wire
 from millstream.client.queue_consumer import QueueConsumer
 from millstream.client.queue_redrive import redrive
 from millstream.protocol.errors import ErrorCode
@@ -27,7 +27,7 @@ from millstream.protocol.queue_call import (
 from millstream.protocol.records import Record, encode_batch
 from support.logs import unreadable
 
-GAP, ACCEPT, _, REJECT = range(4)
+GAP, ACCEPT, RELEASE, REJECT = range(4)
 UNDELIVERED = 1000
 
 
@@ -163,6 +163,22 @@ def test_a_letter_that_does_not_hold_its_record_stays(broker: Broker) -> None:
     assert [each.topic for each in told] == [None]
     assert not sent
     assert broker.settled == [(0, 0, REJECT)]
+
+
+def test_a_letter_whose_topic_is_gone_stays_and_keeps_none_behind_it(broker: Broker) -> None:
+    records = [
+        Record(each, 1, None, b"v", ((f"{DEAD_LETTER_PREFIX}topic", topic),))
+        for each, topic in enumerate((b"gone", b"here"))
+    ]
+    broker.taken = [Taken((TakenFrom(0, (QueueRange(0, 1, 1),), encode_batch(records), 99),))]
+
+    def send(topic: str, *_: Any) -> None:
+        if topic == "gone":
+            raise UnknownTopicError("no such topic")
+
+    told = list(redrive(QueueConsumer("t", "g"), send, 10))
+    assert [each.topic for each in told] == [None, "here"]
+    assert broker.settled == [(0, 0, RELEASE), (1, 1, ACCEPT)]
 
 
 def test_offsets_without_a_record_and_what_cannot_be_read_are_settled(broker: Broker) -> None:
