@@ -176,7 +176,7 @@ class DeadLetterWriter:
         pause, form = _FIRST_PAUSE_S, _Form()
         while queue.is_current:
             try:
-                await self._send(queue, letter, form)
+                written = await self._send(queue, letter, form)
             except Exception as error:  # noqa: BLE001 - a fault of ours must not keep the others here
                 code = error.code if isinstance(error, KafkaError) else None
                 if code in _OF_ONE and letter.first < letter.last:
@@ -193,7 +193,7 @@ class DeadLetterWriter:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
             else:
-                queue.dead_letter_written(letter)
+                queue.dead_letter_written(letter, written)
                 return True
         return False
 
@@ -203,11 +203,12 @@ class DeadLetterWriter:
         first = await self._write(queue, replace(letter, last=middle), waiting)
         return await self._write(queue, replace(letter, first=middle + 1), waiting) and first
 
-    async def _send(self, queue: LedQueue, letter: DeadLetter, form: _Form) -> None:
+    async def _send(self, queue: LedQueue, letter: DeadLetter, form: _Form) -> int:
+        """How many messages were written: none where the group has no topic for them any more."""
         rules, missing = self._rules_of(queue), form.missing
         topic = rules.group.dead_letter_topic
         if topic is None:
-            return
+            return 0
         count = self._partitions_of(topic)
         if count is None:
             raise KafkaError(
@@ -221,6 +222,7 @@ class DeadLetterWriter:
             messages = [_brief(each) for each in messages]
         if messages:
             await self._messages.send(_WRITER, Place(topic, queue.key.partition % count), messages)
+        return len(messages)
 
     async def _of_log(self, queue: LedQueue, letter: DeadLetter, missing: str) -> list[Message]:
         """Letters for those records that the log still has."""

@@ -306,9 +306,11 @@ class LedQueue:
             engine.drop_available(min(self.upper, engine.end + left), Reason.OVERFLOW)
         self._decided()
 
-    def dead_letter_written(self, letter: DeadLetter) -> None:
+    def dead_letter_written(self, letter: DeadLetter, messages: int) -> None:
+        """It has become so many messages of its topic: fewer than it has offsets where the log has lost records."""
         if self.state is QueueState.ACTIVE:
             self.engine.dead_letter_written(letter.first, letter.last)
+            self.engine.counters.dead_letters += messages
             self._decided()
 
     def _see(self, member: str, now_ms: int) -> None:

@@ -75,7 +75,6 @@ class Endings:
     def letter_written(self, first: int, last: int) -> None:
         for run in self._ledger.runs.cut(first, last):
             if run.state is ARCHIVING:
-                self._counters.dead_letters += len(run)
                 self.finish(run.first, run.last, ARCHIVED)
 
     def _leave_lines(self, stretches: Sequence[tuple[int, int, int]]) -> None:

@@ -42,7 +42,7 @@ class Queue:
         data = encode_batch([Record(offset=0, timestamp_ms=1, key=None, value=b"work", headers=())])
         return [ReadBatch(LogBatch(0, 0, 1, False), memoryview(self._sent_as(data)))]
 
-    def dead_letter_written(self, _letter: DeadLetter) -> None:
+    def dead_letter_written(self, _letter: DeadLetter, _messages: int) -> None:
         self.written.append(list(self._sent))
 
 
@@ -53,8 +53,8 @@ def writer_to(sent: list[str]) -> DeadLetterWriter:
     return writer_with(send)
 
 
-def writer_with(send: Callable[..., Any]) -> DeadLetterWriter:
-    group = SimpleNamespace(dead_letter_topic="letters", errors_deadletterqueue_copy_record_enable=True)
+def writer_with(send: Callable[..., Any], topic: str | None = "letters") -> DeadLetterWriter:
+    group = SimpleNamespace(dead_letter_topic=topic, errors_deadletterqueue_copy_record_enable=True)
     messages: Any = SimpleNamespace(send=send)
     rules: Any = SimpleNamespace(group=group)
     return DeadLetterWriter(messages, lambda _topic: 1, lambda _queue: rules, asyncio.to_thread)
@@ -223,6 +223,25 @@ def test_letters_that_come_while_others_wait_are_written_by_the_same_task() -> N
         assert writer.add(bench.queue, [DeadLetter(0, 0, 1, "rejected")])
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_only_letters_that_were_written_are_counted() -> None:
+    """Records that the log has lost meanwhile, and those of a group without a topic for letters, have none."""
+
+    async def sent(*_: Any) -> None:
+        pass
+
+    async def counted(writer: DeadLetterWriter, log_start: int) -> int:
+        bench = await rejected([b"a", b"b", b"c"])
+        bench.partition.log.log_start_offset = log_start
+        await write(writer, bench.queue, bench.letters)
+        await bench.queue.stored()
+        assert bench.queue.engine.start == 3
+        return bench.queue.engine.counters.dead_letters
+
+    assert asyncio.run(counted(writer_with(sent), 0)) == 3
+    assert asyncio.run(counted(writer_with(sent), 2)) == 1
+    assert asyncio.run(counted(writer_with(sent, topic=None), 0)) == 0
 
 
 def run_rejected(

@@ -181,7 +181,7 @@ def test_a_queue_whose_dead_letters_wait_is_not_idle() -> None:
         await bench.queue.stored()
         later_ms = NOW_MS + 10_000_000
         assert not bench.queue.is_idle(later_ms)
-        bench.queue.dead_letter_written(bench.letters[0])
+        bench.queue.dead_letter_written(bench.letters[0], 1)
         await bench.queue.stored()
         assert bench.queue.is_idle(later_ms)
 

@@ -60,7 +60,7 @@ def test_an_overflowing_queue_drops_no_more_while_dead_letters_wait() -> None:
             range(10)
         )
         for each in bench.letters:
-            bench.queue.dead_letter_written(each)
+            bench.queue.dead_letter_written(each, 1)
         assert bench.queue.engine.depth(bench.log.log_end_offset) == 100
 
     run(scenario)
