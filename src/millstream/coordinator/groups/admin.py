@@ -22,8 +22,8 @@ from millstream.coordinator.groups.requests import (
     DescribeGroup,
     ListGroups,
 )
-from millstream.coordinator.groups.share_group import ASSIGNOR, ShareGroup
 from millstream.coordinator.groups.share_group import PROTOCOL_TYPE as SHARE
+from millstream.coordinator.groups.share_group import ShareGroup
 from millstream.coordinator.groups.share_requests import (
     DescribedShareGroup,
     DescribedShareMember,
@@ -32,6 +32,7 @@ from millstream.coordinator.groups.share_requests import (
     GroupsFound,
 )
 from millstream.coordinator.groups.state import Group
+from millstream.coordinator.groups.target_job import SIMPLE
 from millstream.coordinator.groups.turn import Timer, TimerKind, Turn
 from millstream.protocol.errors import ErrorCode, KafkaError
 
@@ -123,7 +124,7 @@ def describe_share(turn: Turn, request: DescribeShareGroup, token: int) -> None:
     )
     topics = tuple((topic_id, topic.name) for topic_id, topic in group.topics.items())
     turn.reply(
-        token, DescribedShareGroup(group.state, group.epoch, group.target_epoch, ASSIGNOR, members, topics)
+        token, DescribedShareGroup(group.state, group.epoch, group.target_epoch, SIMPLE, members, topics)
     )
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from millstream.coordinator.groups import consumer_changes as changes
-from millstream.coordinator.groups import consumer_targets as targets
+from millstream.coordinator.groups import targets
 from millstream.coordinator.groups.classic_group import check_instance
 from millstream.coordinator.groups.consumer_group import ConsumerGroup
 from millstream.coordinator.groups.consumer_heartbeat import after_removal

@@ -5,8 +5,7 @@ All state that decides ownership is in the log, so that a restart continues wher
 
 import enum
 from collections import Counter
-from collections.abc import Callable, Mapping, Set
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Set
 from uuid import UUID
 
 import msgspec
@@ -14,17 +13,19 @@ import msgspec
 from millstream.coordinator.groups.partition_sets import difference
 from millstream.coordinator.groups.records import (
     ConsumerGroupEpoch,
+    ConsumerGroupKey,
     Current,
     MemberState,
     MemberSubscription,
     PartitionSet,
     ResolvedRegex,
+    Target,
+    TargetEpoch,
+    TargetEpochKey,
+    TargetKey,
 )
-from millstream.coordinator.groups.target_job import NewTargets, TargetJob, topics_of
+from millstream.coordinator.groups.target_job import Assigning, TargetJob, Waiting, topics_of
 from millstream.coordinator.groups.topics import TopicsView
-
-if TYPE_CHECKING:
-    from millstream.coordinator.groups.turn import Turn
 
 NEWCOMER = Current(0, 0, MemberState.STABLE, {}, {})
 
@@ -34,28 +35,6 @@ class ConsumerGroupState(enum.Enum):
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
     STABLE = "Stable"
-
-
-class Assigning(msgspec.Struct):
-    """Targets that are being computed, or taken one after the other; `rest` is in reverse order."""
-
-    job: TargetJob
-    is_computed: bool = False
-    rest: list[tuple[str, PartitionSet]] = msgspec.field(default_factory=list)
-    metadata_hash: int = 0
-
-    def take(self, targets: NewTargets) -> None:
-        self.is_computed = True
-        self.rest = targets.changed[::-1]
-        self.metadata_hash = targets.metadata_hash
-
-
-class Waiting(msgspec.Struct, frozen=True):
-    """A member's request that is answered when targets for this epoch have been assigned."""
-
-    token: int
-    epoch: int
-    answer: "Callable[[Turn, ConsumerGroup], None]"
 
 
 class ConsumerGroup(msgspec.Struct):
@@ -117,8 +96,12 @@ class ConsumerGroup(msgspec.Struct):
         missing = difference(self.target(member_id), self.current(member_id).assigned)
         return self.free_for(member_id, missing) != missing
 
-    def topics_of(self, subscription: MemberSubscription) -> frozenset[str]:
-        return topics_of(subscription, self.regexes)
+    def reads_as_in(self, job: TargetJob, member_id: str) -> bool:
+        """Whether the member names the same as when the job began."""
+        return self.subscriptions[member_id] is job.subscriptions[member_id] and self.regexes == job.regexes
+
+    def topics_of(self, member_id: str) -> frozenset[str]:
+        return topics_of(self.subscriptions[member_id], self.regexes)
 
     def subscribes_to(self, topic: str) -> bool:
         return topic in self._readers or any(topic in regex.topics for regex in self.regexes.values())
@@ -131,6 +114,12 @@ class ConsumerGroup(msgspec.Struct):
         return topics
 
     @property
+    def weight(self) -> int:
+        """Topics that the members name, each member counted, and those of their expressions."""
+        of_regexes = sum(len(regex.topics) for regex in self.regexes.values())
+        return self.named_count + len(self.subscriptions) * of_regexes
+
+    @property
     def used_regexes(self) -> Set[str]:
         return self._regex_readers.keys()
 
@@ -138,6 +127,26 @@ class ConsumerGroup(msgspec.Struct):
         """The assignor that most members ask for."""
         wishes = Counter(s.server_assignor for s in self.subscriptions.values() if s.server_assignor)
         return max(sorted(wishes), key=lambda name: wishes[name]) if wishes else default
+
+    def job(self, view: TopicsView, default_assignor: str) -> TargetJob:
+        return TargetJob(
+            self.group_id,
+            self.epoch,
+            self.assignor(default_assignor),
+            view,
+            dict(self.subscriptions),
+            dict(self.regexes),
+            dict(self.targets),
+        )
+
+    def epoch_record(self, epoch: int, metadata_hash: int) -> tuple[ConsumerGroupKey, ConsumerGroupEpoch]:
+        return ConsumerGroupKey(self.group_id), ConsumerGroupEpoch(epoch, metadata_hash)
+
+    def target_record(self, member_id: str, target: PartitionSet) -> tuple[TargetKey, Target]:
+        return TargetKey(self.group_id, member_id), Target(target)
+
+    def target_epoch_record(self, epoch: int) -> tuple[TargetEpochKey, TargetEpoch]:
+        return TargetEpochKey(self.group_id), TargetEpoch(epoch)
 
     def others_support(self, member_id: str, protocol: str) -> bool:
         """Whether all other members of the classic protocol can use this one."""

@@ -5,8 +5,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from millstream.coordinator.groups import consumer_changes as changes
-from millstream.coordinator.groups import consumer_targets as targets
-from millstream.coordinator.groups import migration
+from millstream.coordinator.groups import migration, targets
 from millstream.coordinator.groups.assignors import ASSIGNORS
 from millstream.coordinator.groups.classic_group import ClassicGroup, check_instance
 from millstream.coordinator.groups.consumer_group import ConsumerGroup

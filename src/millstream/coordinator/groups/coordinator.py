@@ -1,9 +1,9 @@
 """The state machine of one partition of `__consumer_offsets`: every event comes in here.
 
 A file per subject: `classic_join`, `classic_rebalance` and `classic_membership` for classic groups,
-`consumer_heartbeat`, `consumer_changes` and `consumer_targets` for KIP-848 groups, `classic_in_consumer` and
-`migration` for mixed groups and conversions, `share_heartbeat` for share groups, `offset_commits` and `offset_expiry`,
-`admin`. State is in `state` and changes by `replay`.
+`consumer_heartbeat` and `consumer_changes` for KIP-848 groups, `share_heartbeat` for share groups, `targets` for both,
+`classic_in_consumer` and `migration` for mixed groups and conversions, `offset_commits` and `offset_expiry`, `admin`.
+State is in `state` and changes by `replay`.
 """
 
 from collections.abc import Callable
@@ -20,11 +20,11 @@ from millstream.coordinator.groups import (
     classic_rebalance,
     consumer_changes,
     consumer_heartbeat,
-    consumer_targets,
     migration,
     offset_commits,
     offset_expiry,
     share_heartbeat,
+    targets,
 )
 from millstream.coordinator.groups.classic_group import ClassicGroup
 from millstream.coordinator.groups.consumer_group import ConsumerGroup
@@ -226,11 +226,14 @@ def _on_timer(turn: Turn, timer: Timer) -> None:
         if share_group is not None:
             share_heartbeat.session_ended(turn, share_group, timer.member_id)
         return
+    if timer.kind is TimerKind.TARGETS:
+        assigned = turn.state.assigned_group(timer.group_id)
+        if assigned is not None:
+            targets.go_on(turn, assigned)
+        return
     group = turn.state.groups.get(timer.group_id)
     if isinstance(group, ConsumerGroup):
-        if timer.kind is TimerKind.TARGETS:
-            consumer_targets.go_on(turn, group)
-        elif timer.kind is TimerKind.SESSION and timer.member_id in group.waiting:
+        if timer.kind is TimerKind.SESSION and timer.member_id in group.waiting:
             # It is not silent: it waits for the coordinator.
             consumer_changes.keep_session(turn, group, timer.member_id)
         else:
@@ -287,7 +290,7 @@ _HANDLERS: Final[dict[type, Callable[..., None]]] = {
     DeleteGroup: admin.delete_group,
     ConsumerHeartbeat: consumer_heartbeat.heartbeat,
     ChangeTopics: _change_topics,
-    TargetsComputed: consumer_targets.computed,
+    TargetsComputed: targets.computed,
     ShareHeartbeat: share_heartbeat.heartbeat,
     OpenQueue: share_heartbeat.open_queue,
     DescribeShareGroup: admin.describe_share,

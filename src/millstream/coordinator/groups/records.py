@@ -245,7 +245,10 @@ _ShareTopicRow = Annotated[tuple[UUID, str, list[int]], _SHARE_TOPIC_ROW]
 
 
 def _topic_rows(topics: Mapping[UUID, ShareTopic]) -> list[tuple[object, ...]]:
-    return [(topic_id, topic.name, sorted(topic.partitions)) for topic_id, topic in sorted(topics.items())]
+    return [
+        (topic_id, topics[topic_id].name, sorted(topics[topic_id].partitions))
+        for topic_id in sorted(topics, key=AS_NUMBER)
+    ]
 
 
 def _topics_of(rows: list[_ShareTopicRow]) -> dict[UUID, ShareTopic]:

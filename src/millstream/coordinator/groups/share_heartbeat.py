@@ -4,22 +4,18 @@ Unlike Apache Kafka's, a member is assigned its partitions with its first heartb
 is first used.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import TypeVar
-from uuid import UUID
+from collections.abc import Set as AbstractSet
+from functools import partial
 
 from millstream.coordinator.decision import NotDecided
-from millstream.coordinator.groups.partition_sets import from_pairs
+from millstream.coordinator.groups import targets
 from millstream.coordinator.groups.records import (
-    PartitionSet,
     ShareCurrent,
     ShareCurrentKey,
     ShareGroupEpoch,
     ShareGroupKey,
     ShareMember,
     ShareMemberKey,
-    ShareTarget,
-    ShareTargetEpoch,
     ShareTargetEpochKey,
     ShareTargetKey,
     ShareTopic,
@@ -36,7 +32,6 @@ from millstream.coordinator.groups.share_requests import (
     ShareHeartbeat,
     ShareTopicsForgotten,
 )
-from millstream.coordinator.groups.topics import metadata_hash
 from millstream.coordinator.groups.turn import Timer, TimerKind, Turn
 from millstream.protocol.errors import ErrorCode, KafkaError
 
@@ -62,7 +57,19 @@ def heartbeat(turn: Turn, request: ShareHeartbeat, token: int) -> None:
         turn.write(ShareMemberKey(request.group_id, request.member_id), following)
     group = turn.state.share_groups[request.group_id]
     changed = former is None or former.topic_names != following.topic_names
-    _refresh(turn, group, changed=changed)
+    if changed or group.checked_view is not turn.state.topics:
+        _remember_topics(turn, group, group.subscribed_among(turn.state.topics.topics))
+    targets.refresh(turn, group, changed=changed)
+    keep_session(turn, group, request.member_id)
+    answer = partial(_answer, request=request, token=token)
+    if changed or request.member_id not in group.currents:
+        targets.answer_when_assigned(turn, group, request.member_id, token, answer)
+    else:
+        answer(turn, group)
+
+
+def _answer(turn: Turn, group: ShareGroup, request: ShareHeartbeat, token: int) -> None:
+    """Move the member to its target, and tell it."""
     known = group.current(request.member_id)
     current = _follow_target(turn, group, request.member_id)
     keep_session(turn, group, request.member_id)
@@ -96,7 +103,10 @@ def open_queue(turn: Turn, request: OpenQueue, token: int) -> None:
 
 
 def session_ended(turn: Turn, group: ShareGroup, member_id: str) -> None:
-    if member_id in group.members:
+    if member_id in group.waiting:
+        # It is not silent: it waits for the coordinator.
+        keep_session(turn, group, member_id)
+    elif member_id in group.members:
         _remove(turn, group, member_id)
 
 
@@ -106,8 +116,7 @@ def keep_session(turn: Turn, group: ShareGroup, member_id: str) -> None:
 
 
 def remove_group(turn: Turn, group: ShareGroup) -> None:
-    for member_id in list(group.members):
-        _remove(turn, group, member_id)
+    """The group has no members."""
     if group.topics:
         turn.write(ShareTopicsKey(group.group_id), None)
     turn.write(ShareTargetEpochKey(group.group_id), None)
@@ -180,51 +189,27 @@ def _leave(turn: Turn, group: ShareGroup, request: ShareHeartbeat, token: int) -
 
 def _remove(turn: Turn, group: ShareGroup, member_id: str) -> None:
     turn.cancel(Timer(TimerKind.SHARE_SESSION, group.group_id, member_id))
+    waiting = group.waiting.pop(member_id, None)
+    if waiting is not None:
+        turn.refuse(waiting.token, ErrorCode.UNKNOWN_MEMBER_ID, "the member is gone")
     if member_id in group.currents:
         turn.write(ShareCurrentKey(group.group_id, member_id), None)
     if member_id in group.targets:
         turn.write(ShareTargetKey(group.group_id, member_id), None)
     turn.write(ShareMemberKey(group.group_id, member_id), None)
-    _refresh(turn, group, changed=True)
-
-
-def _refresh(turn: Turn, group: ShareGroup, *, changed: bool) -> None:
-    """Raise the epoch if members or a subscribed topic changed, and assign for it."""
-    view = turn.state.topics
-    if not changed and group.checked_view is view:
-        return
-    names = group.subscribed_topics()
-    new_hash = metadata_hash(view, names)
-    group.checked_view = view
-    if not changed and new_hash == group.metadata_hash:
-        return
-    _remember_topics(turn, group, names)
-    turn.write(ShareGroupKey(group.group_id), ShareGroupEpoch(group.epoch + 1, new_hash))
-    known = {name: view.topics[name] for name in names if name in view.topics}
-    targets = assign_simple(
-        {
-            member_id: frozenset(known[name].topic_id for name in member.topic_names if name in known)
-            for member_id, member in group.members.items()
-        },
-        {topic.topic_id: len(topic.partitions) for topic in known.values()},
-        group.targets,
-    )
-    for member_id in sorted(targets):
-        if group.targets.get(member_id) != targets[member_id]:
-            turn.write(ShareTargetKey(group.group_id, member_id), ShareTarget(targets[member_id]))
-    turn.write(ShareTargetEpochKey(group.group_id), ShareTargetEpoch(group.epoch))
+    targets.members_left(turn, group)
 
 
 def _follow_target(turn: Turn, group: ShareGroup, member_id: str) -> ShareCurrent:
     former = group.current(member_id)
     if former.member_epoch == group.target_epoch and member_id in group.currents:
         return former
-    following = ShareCurrent(group.target_epoch, former.member_epoch, 0, group.targets.get(member_id, {}))
+    following = ShareCurrent(group.target_epoch, former.member_epoch, 0, group.target(member_id))
     turn.write(ShareCurrentKey(group.group_id, member_id), following)
     return following
 
 
-def _remember_topics(turn: Turn, group: ShareGroup, names: frozenset[str]) -> None:
+def _remember_topics(turn: Turn, group: ShareGroup, names: AbstractSet[str]) -> None:
     """Note which partitions a topic has when the group first uses it."""
     view = turn.state.topics.topics
     new = {
@@ -242,57 +227,3 @@ def _topics_before(former: ShareMember | None) -> frozenset[str]:
 
 def _invalid(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
-
-
-Item = TypeVar("Item", bound=Hashable)
-Owner = TypeVar("Owner", bound=Hashable)
-
-
-def assign_simple(
-    subscribed: Mapping[str, frozenset[UUID]],
-    partition_counts: Mapping[UUID, int],
-    previous: Mapping[str, PartitionSet],
-) -> dict[str, PartitionSet]:
-    """`subscribed`: topics by member."""
-    held: dict[str, list[tuple[UUID, int]]] = {member_id: [] for member_id in subscribed}
-    for topic_id in sorted(partition_counts):
-        members = sorted(member_id for member_id in subscribed if topic_id in subscribed[member_id])
-        partitions = range(partition_counts[topic_id])
-        if members and partitions:
-            former = [
-                (member_id, partition)
-                for member_id in members
-                for partition in sorted(previous.get(member_id, {}).get(topic_id, ()))
-            ]
-            for member_id, partition in _assign_topic(members, partitions, former):
-                held[member_id].append((topic_id, partition))
-    return {member_id: from_pairs(places) for member_id, places in held.items()}
-
-
-def _assign_topic(
-    members: list[str], partitions: range, former: list[tuple[str, int]]
-) -> Iterator[tuple[str, int]]:
-    """Each partition goes to one member or, where there are more members, each member to one partition."""
-    if len(partitions) >= len(members):
-        owners = _spread(partitions, members, {partition: member_id for member_id, partition in former})
-        return ((member_id, partition) for partition, member_id in owners.items())
-    return iter(_spread(members, partitions, dict(former)).items())
-
-
-def _spread(
-    items: Sequence[Item], owners: Sequence[Owner], former: Mapping[Item, Owner]
-) -> dict[Item, Owner]:
-    """One owner for each item; owners' numbers of items differ by at most one."""
-    share, extra = divmod(len(items), len(owners))
-    load = dict.fromkeys(owners, 0)
-    placed: dict[Item, Owner] = {}
-    for item in items:
-        owner = former.get(item)
-        if owner is not None and owner in load and load[owner] < share + (extra > 0):
-            extra -= load[owner] == share
-            load[owner] += 1
-            placed[item] = owner
-    room = [owner for owner in owners for _ in range(share - load[owner])]
-    room += [owner for owner in owners if load[owner] <= share][: len(items)]
-    left = [item for item in items if item not in placed]
-    return placed | dict(zip(left, room, strict=False))

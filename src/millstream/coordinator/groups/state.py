@@ -48,6 +48,11 @@ class GroupState:
         """Who waits until a group is deleted. Not restored after a restart: who asked is told to ask again."""
         self.topics: TopicsView = topics or NoTopics()
 
+    def assigned_group(self, group_id: str) -> ConsumerGroup | ShareGroup | None:
+        """The group if it is one whose members the coordinator assigns."""
+        group = self.groups.get(group_id)
+        return group if isinstance(group, ConsumerGroup) else self.share_groups.get(group_id)
+
     def replay(self, record: GroupRecord) -> None:
         """Apply one record; a record about something already gone changes nothing."""
         key, value = record.key, record.value

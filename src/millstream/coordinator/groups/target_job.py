@@ -1,13 +1,28 @@
-"""What the members of a KIP-848 group are to read: computed from values that nobody changes, so a thread may do it."""
+"""What the members of a group are to read: computed from values that nobody changes, so a thread may do it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import msgspec
 
 from millstream.coordinator.groups.assignors import ASSIGNORS, AssignmentInput
-from millstream.coordinator.groups.records import MemberSubscription, PartitionSet, ResolvedRegex
+from millstream.coordinator.groups.records import (
+    MemberSubscription,
+    PartitionSet,
+    ResolvedRegex,
+    ShareMember,
+)
+from millstream.coordinator.groups.simple_assignor import assign_simple
 from millstream.coordinator.groups.topics import TopicsView, metadata_hash
+
+if TYPE_CHECKING:
+    from millstream.coordinator.groups.turn import Turn
+
+SIMPLE = "simple"
+"""The assignor of share groups, which no consumer group can use."""
+
+Subscription = MemberSubscription | ShareMember
 
 
 class TargetJob(msgspec.Struct, frozen=True):
@@ -17,7 +32,7 @@ class TargetJob(msgspec.Struct, frozen=True):
     epoch: int
     assignor: str
     view: TopicsView
-    subscriptions: Mapping[str, MemberSubscription]
+    subscriptions: Mapping[str, Subscription]
     regexes: Mapping[str, ResolvedRegex]
     targets: Mapping[str, PartitionSet]
 
@@ -28,8 +43,30 @@ class NewTargets(msgspec.Struct, frozen=True):
     """Only members whose target is another."""
 
 
-def topics_of(subscription: MemberSubscription, regexes: Mapping[str, ResolvedRegex]) -> frozenset[str]:
-    if subscription.topic_regex is None:
+class Assigning(msgspec.Struct):
+    """Targets that are being computed, or taken one after the other; `rest` is in reverse order."""
+
+    job: TargetJob
+    is_computed: bool = False
+    rest: list[tuple[str, PartitionSet]] = msgspec.field(default_factory=list)
+    metadata_hash: int = 0
+
+    def take(self, targets: NewTargets) -> None:
+        self.is_computed = True
+        self.rest = targets.changed[::-1]
+        self.metadata_hash = targets.metadata_hash
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A member's request that is answered when targets for this epoch have been assigned."""
+
+    token: int
+    epoch: int
+    answer: "Callable[[Turn, Any], None]"
+
+
+def topics_of(subscription: Subscription, regexes: Mapping[str, ResolvedRegex]) -> frozenset[str]:
+    if isinstance(subscription, ShareMember) or subscription.topic_regex is None:
         return subscription.topic_names
     resolved = regexes.get(subscription.topic_regex)
     return subscription.topic_names | (resolved.topics if resolved else frozenset())
@@ -47,12 +84,17 @@ def compute(job: TargetJob) -> NewTargets:
             wanted |= found
             alike[names] = frozenset(known[name].topic_id for name in found)
         subscribed[member_id] = alike[names]
-    order = {member_id: s.instance_id or member_id for member_id, s in job.subscriptions.items()}
+    order = {member_id: _lasting_name(member_id, each) for member_id, each in job.subscriptions.items()}
     counts = {known[name].topic_id: len(known[name].partitions) for name in wanted}
-    targets = ASSIGNORS[job.assignor](AssignmentInput(subscribed, order, counts, job.targets))
+    assign = assign_simple if job.assignor == SIMPLE else ASSIGNORS[job.assignor]
+    targets = assign(AssignmentInput(subscribed, order, counts, job.targets))
     changed = [
         (member_id, target)
         for member_id, target in sorted(targets.items())
         if member_id not in job.targets or job.targets[member_id] != target
     ]
     return NewTargets(metadata_hash(job.view, wanted), changed)
+
+
+def _lasting_name(member_id: str, subscription: Subscription) -> str:
+    return (isinstance(subscription, MemberSubscription) and subscription.instance_id) or member_id

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from millstream.broker.coordinators import groups
-from millstream.coordinator.groups import consumer_targets
+from millstream.coordinator.groups import targets
 from millstream.coordinator.groups.target_job import NewTargets, TargetJob, compute
 from millstream.protocol.errors import ErrorCode
 from millstream.testing.disk import SimulatedDisk
@@ -18,7 +18,7 @@ from support.waiting import wait_for
 
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[InProcessNode]:
-    monkeypatch.setattr(consumer_targets, "ASSIGNED_AT_ONCE", -1)
+    monkeypatch.setattr(targets, "ASSIGNED_AT_ONCE", -1)
     with node_on(SimulatedDisk()) as node:
         yield node
 

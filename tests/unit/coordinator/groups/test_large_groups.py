@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.coordinator.groups import consumer_targets
+from millstream.coordinator.groups import targets
 from millstream.coordinator.groups.consumer_group import ConsumerGroup, ConsumerGroupState
 from millstream.coordinator.groups.partition_sets import pairs
 from millstream.coordinator.groups.records import TargetEpochKey, TargetKey
@@ -22,7 +22,7 @@ TOPICS = ("a", "b", "c")
 
 @pytest.fixture(autouse=True)
 def _all_groups_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumer_targets, "ASSIGNED_AT_ONCE", -1)
+    monkeypatch.setattr(targets, "ASSIGNED_AT_ONCE", -1)
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def test_a_static_member_that_returns_under_another_name_is_not_forgotten(harnes
 def test_many_targets_are_taken_in_many_turns(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Turns are counted: in each no more than ten of sixty partitions, and their members, are written."""
     harness.set_topic("a", 60)
-    monkeypatch.setattr(consumer_targets, "TAKEN_AT_ONCE", 550)
+    monkeypatch.setattr(targets, "TAKEN_AT_ONCE", 550)
     for number in range(60):
         harness.submit(join(f"m{number:02}", "a"))
     written, turns = 0, 0
@@ -224,8 +224,8 @@ steps = st.one_of(
 @settings(max_examples=150, deadline=None)
 def test_a_group_that_changes_meanwhile_ends_with_a_right_assignment(done: list[Step], room: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(consumer_targets, "ASSIGNED_AT_ONCE", -1)
-        patch.setattr(consumer_targets, "TAKEN_AT_ONCE", room)
+        patch.setattr(targets, "ASSIGNED_AT_ONCE", -1)
+        patch.setattr(targets, "TAKEN_AT_ONCE", room)
         harness = Harness()
         for name in TOPICS:
             harness.set_topic(name, 6)
@@ -254,8 +254,8 @@ def test_the_result_is_the_same_as_at_once(
 ) -> None:
     def assigned(at_once: int) -> dict[str, dict[UUID, frozenset[int]]]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(consumer_targets, "ASSIGNED_AT_ONCE", at_once)
-            patch.setattr(consumer_targets, "TAKEN_AT_ONCE", 60)
+            patch.setattr(targets, "ASSIGNED_AT_ONCE", at_once)
+            patch.setattr(targets, "TAKEN_AT_ONCE", 60)
             harness = Harness()
             for name, count in counts.items():
                 harness.set_topic(name, count)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millstream.coordinator.groups.assignors import AssignmentInput
 from millstream.coordinator.groups.coordinator import GroupCoordinator
 from millstream.coordinator.groups.records import decode_record, encode_record
 from millstream.coordinator.groups.requests import (
@@ -19,13 +20,13 @@ from millstream.coordinator.groups.requests import (
     ListGroups,
 )
 from millstream.coordinator.groups.settings import GroupSettings
-from millstream.coordinator.groups.share_heartbeat import assign_simple
 from millstream.coordinator.groups.share_requests import (
     DescribeShareGroup,
     FindShareGroups,
     OpenQueue,
     ShareHeartbeat,
 )
+from millstream.coordinator.groups.simple_assignor import assign_simple
 from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
 
 
@@ -206,7 +207,8 @@ def test_everybody_has_something_and_everything_has_somebody(partitions: int, si
     targets: dict[str, Any] = {}
     for size in sizes:
         members = {f"m{number}": frozenset({topic}) for number in range(size)}
-        targets = assign_simple(members, {topic: partitions}, targets)
+        names = {member: member for member in members}
+        targets = assign_simple(AssignmentInput(members, names, {topic: partitions}, targets))
         held = [targets[member].get(topic, frozenset()) for member in members]
         assert all(held)
         assert frozenset().union(*held) == frozenset(range(partitions))

@@ -1,4 +1,4 @@
-"""Targets of KIP-848 groups: assigned at once in small groups; in large ones computed in a thread and taken in parts.
+"""Targets of KIP-848 and share groups: small groups are assigned at once, large ones in a thread and taken in parts.
 
 Meanwhile the group goes on with its former targets, and it may change. Then the new targets are taken as far as they
 still fit, so that a group that never rests gets on too, and computed again. Members that join wait for their first
@@ -6,23 +6,15 @@ target. Nothing of this is in the log: after a restart the next heartbeat begins
 """
 
 from collections.abc import Callable
+from typing import TypeVar
 
-from millstream.coordinator.groups.consumer_group import Assigning, ConsumerGroup, Waiting
-from millstream.coordinator.groups.records import (
-    ConsumerGroupEpoch,
-    ConsumerGroupKey,
-    PartitionSet,
-    RegexKey,
-    ResolvedRegex,
-    Target,
-    TargetEpoch,
-    TargetEpochKey,
-    TargetKey,
-)
+from millstream.coordinator.groups.consumer_group import ConsumerGroup
+from millstream.coordinator.groups.records import PartitionSet, RegexKey, ResolvedRegex
 from millstream.coordinator.groups.regex import known_topics
 from millstream.coordinator.groups.replies import Done
 from millstream.coordinator.groups.requests import TargetsComputed
-from millstream.coordinator.groups.target_job import TargetJob, compute
+from millstream.coordinator.groups.share_group import ShareGroup
+from millstream.coordinator.groups.target_job import Assigning, TargetJob, Waiting, compute
 from millstream.coordinator.groups.topics import TopicsView, metadata_hash
 from millstream.coordinator.groups.turn import Timer, TimerKind, Turn
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -34,38 +26,44 @@ TAKEN_AT_ONCE = 10_000
 _PAUSE_MS = 1
 
 
-def refresh(turn: Turn, group: ConsumerGroup, *, changed: bool) -> None:
+AnyGroup = TypeVar("AnyGroup", ConsumerGroup, ShareGroup)
+
+
+def refresh(turn: Turn, group: ConsumerGroup | ShareGroup, *, changed: bool) -> None:
     """Raise the group's epoch if its members or a subscribed topic changed, and assign for it."""
     changed |= resolve_regexes(turn, group)
     view = turn.state.topics
     if changed or group.checked_view is not view:
-        group.checked_view = None if group.awaits_topics else view
+        awaits_topics = isinstance(group, ConsumerGroup) and group.awaits_topics
+        group.checked_view = None if awaits_topics else view
         _raise_epoch(turn, group, changed=changed)
     if group.assigning is None and group.target_epoch < group.epoch:
         _assign(turn, group)
 
 
-def members_left(turn: Turn, group: ConsumerGroup) -> None:
+def members_left(turn: Turn, group: ConsumerGroup | ShareGroup) -> None:
     """Raise the group's epoch: the next heartbeat assigns."""
     resolve_regexes(turn, group)
     _raise_epoch(turn, group, changed=True)
 
 
-def _raise_epoch(turn: Turn, group: ConsumerGroup, *, changed: bool) -> None:
+def _raise_epoch(turn: Turn, group: ConsumerGroup | ShareGroup, *, changed: bool) -> None:
     view = turn.state.topics
     new_hash = group.metadata_hash
     # In a large group that has changed the hash comes with its targets.
     if not changed or not _is_large(group, view):
         new_hash = metadata_hash(view, group.subscribed_among(view.topics))
     if changed or new_hash != group.metadata_hash:
-        turn.write(ConsumerGroupKey(group.group_id), ConsumerGroupEpoch(group.epoch + 1, new_hash))
+        turn.write(*group.epoch_record(group.epoch + 1, new_hash))
 
 
-def resolve_regexes(turn: Turn, group: ConsumerGroup) -> bool:
+def resolve_regexes(turn: Turn, group: ConsumerGroup | ShareGroup) -> bool:
     """Update the topics that match the group's regular expressions; True when any changed.
 
     An expression that has not been resolved against the new topics keeps its old ones until the next heartbeat.
     """
+    if isinstance(group, ShareGroup):
+        return False
     used = group.used_regexes
     if group.checked_view is turn.state.topics and used == group.regexes.keys():
         return False
@@ -90,10 +88,10 @@ def resolve_regexes(turn: Turn, group: ConsumerGroup) -> bool:
 
 def answer_when_assigned(
     turn: Turn,
-    group: ConsumerGroup,
+    group: AnyGroup,
     member_id: str,
     token: int,
-    answer: Callable[[Turn, ConsumerGroup], None],
+    answer: Callable[[Turn, AnyGroup], None],
 ) -> None:
     if group.target_epoch >= group.epoch:
         answer(turn, group)
@@ -107,8 +105,8 @@ def answer_when_assigned(
 def computed(turn: Turn, request: TargetsComputed, token: int) -> None:
     turn.reply(token, Done())
     job, targets = request.job, request.targets
-    group = turn.state.groups.get(job.group_id)
-    if not isinstance(group, ConsumerGroup) or group.assigning is None or group.assigning.job is not job:
+    group = turn.state.assigned_group(job.group_id)
+    if group is None or group.assigning is None or group.assigning.job is not job:
         return
     if targets is None:
         group.assigning = None
@@ -120,7 +118,7 @@ def computed(turn: Turn, request: TargetsComputed, token: int) -> None:
     go_on(turn, group)
 
 
-def go_on(turn: Turn, group: ConsumerGroup) -> None:
+def go_on(turn: Turn, group: ConsumerGroup | ShareGroup) -> None:
     """Take some of the targets, then answer some of the members that wait for them; the rest in later turns."""
     assigning = group.assigning
     if assigning is not None and assigning.is_computed:
@@ -139,16 +137,8 @@ def go_on(turn: Turn, group: ConsumerGroup) -> None:
         turn.schedule(Timer(TimerKind.TARGETS, group.group_id), _PAUSE_MS)
 
 
-def _assign(turn: Turn, group: ConsumerGroup) -> None:
-    job = TargetJob(
-        group.group_id,
-        group.epoch,
-        group.assignor(turn.settings.group_consumer_assignors[0]),
-        turn.state.topics,
-        dict(group.subscriptions),
-        dict(group.regexes),
-        dict(group.targets),
-    )
+def _assign(turn: Turn, group: ConsumerGroup | ShareGroup) -> None:
+    job = group.job(turn.state.topics, turn.settings.group_consumer_assignors[0])
     group.assigning = assigning = Assigning(job)
     if _is_large(group, job.view):
         turn.start(job)
@@ -158,28 +148,27 @@ def _assign(turn: Turn, group: ConsumerGroup) -> None:
         _take(turn, group, assigning, TAKEN_AT_ONCE)
 
 
-def _is_large(group: ConsumerGroup, view: TopicsView) -> bool:
-    named = group.named_count + len(group.subscriptions) * sum(len(r.topics) for r in group.regexes.values())
-    if named > ASSIGNED_AT_ONCE:
+def _is_large(group: ConsumerGroup | ShareGroup, view: TopicsView) -> bool:
+    if group.weight > ASSIGNED_AT_ONCE:
         return True
     partitions = sum(len(view.topics[name].partitions) for name in group.subscribed_among(view.topics))
-    return named + partitions > ASSIGNED_AT_ONCE
+    return group.weight + partitions > ASSIGNED_AT_ONCE
 
 
-def _take(turn: Turn, group: ConsumerGroup, assigning: Assigning, room: int) -> None:
+def _take(turn: Turn, group: ConsumerGroup | ShareGroup, assigning: Assigning, room: int) -> None:
     job = assigning.job
     while assigning.rest and room > 0:
         member_id, computed_target = assigning.rest.pop()
         target = _still_fitting(turn, group, job, member_id, computed_target)
         if target is not None:
-            turn.write(TargetKey(group.group_id, member_id), Target(target))
+            turn.write(*group.target_record(member_id, target))
             room -= _weight(target)
     if assigning.rest:
         return
     group.assigning = None
     if group.epoch == job.epoch and assigning.metadata_hash != group.metadata_hash:
-        turn.write(ConsumerGroupKey(group.group_id), ConsumerGroupEpoch(job.epoch, assigning.metadata_hash))
-    turn.write(TargetEpochKey(group.group_id), TargetEpoch(job.epoch))
+        turn.write(*group.epoch_record(job.epoch, assigning.metadata_hash))
+    turn.write(*group.target_epoch_record(job.epoch))
     if group.epoch > job.epoch and group.subscriptions:
         _assign(turn, group)
 
@@ -190,15 +179,14 @@ def _weight(target: PartitionSet) -> int:
 
 
 def _still_fitting(
-    turn: Turn, group: ConsumerGroup, job: TargetJob, member_id: str, target: PartitionSet
+    turn: Turn, group: ConsumerGroup | ShareGroup, job: TargetJob, member_id: str, target: PartitionSet
 ) -> PartitionSet | None:
     """Without what the member no longer subscribes to; None when it is gone."""
-    subscription = group.subscriptions.get(member_id)
-    if subscription is None:
+    if member_id not in group.subscriptions:
         return None
-    if subscription is job.subscriptions[member_id] and group.regexes == job.regexes:
+    if group.reads_as_in(job, member_id):
         return target
-    topics, known = group.topics_of(subscription), turn.state.topics.topics_by_id
+    topics, known = group.topics_of(member_id), turn.state.topics.topics_by_id
     return {
         topic_id: partitions
         for topic_id, partitions in target.items()
