@@ -55,22 +55,31 @@ async def await_and_acquire(
 
 
 async def _wait(queues: Sequence[LedQueue], member: str, wanted: Wanted, max_wait_s: float) -> list[Delivery]:
-    arrived = asyncio.Event()
+    news = asyncio.Event()
+    arrived: dict[LedQueue, None] = {}
+
+    def available(queue: LedQueue) -> None:
+        arrived[queue] = None
+        news.set()
+
     for queue in queues:
-        queue.await_available(arrived.set)
+        queue.await_available(available)
     try:
         async with asyncio.timeout(max_wait_s):
             while True:
-                await arrived.wait()
+                await news.wait()
+                news.clear()
+                # The others have nothing new, and there may be very many.
+                some = list(arrived)
                 arrived.clear()
-                found = acquire_from(queues, member, wanted)
-                if found or not all(queue.is_current for queue in queues):
+                found = acquire_from(some, member, wanted)
+                if found or not all(queue.is_current for queue in some):
                     return found
     except TimeoutError:
         return []
     finally:
         for queue in queues:
-            queue.stop_waiting(arrived.set)
+            queue.stop_waiting(available)
 
 
 def release(deliveries: Iterable[Delivery], member: str) -> None:

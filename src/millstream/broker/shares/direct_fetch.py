@@ -1,7 +1,7 @@
 """A ShareFetch whose queues are all loaded on this node: it has no task, and costs nothing while it waits."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -32,21 +32,21 @@ class DirectFetch:
         self._wanted = wanted
         if wanted is not None:
             self._queues = self._work.led_here()
-            if not self._acquire() and self._queues and max_wait_s > 0:
+            if not self._acquire(self._queues) and self._queues and max_wait_s > 0:
                 for queue in self._queues:
                     queue.await_available(self._available)
                 self._timer = asyncio.get_running_loop().call_later(max_wait_s, self._end)
                 return
         self._store()
 
-    def _acquire(self) -> bool:
+    def _acquire(self, queues: Sequence[LedQueue]) -> bool:
         assert self._wanted is not None
-        self._found = acquire_from(self._queues, self._work.session.member, self._wanted)
+        self._found = acquire_from(queues, self._work.session.member, self._wanted)
         return bool(self._found)
 
-    def _available(self) -> None:
-        """Messages may be available, or a queue has moved to another node."""
-        if self._acquire() or not all(queue.is_current for queue in self._queues):
+    def _available(self, queue: LedQueue) -> None:
+        """Messages may be available in this queue, or it has moved to another node. The others would call too."""
+        if self._acquire((queue,)) or not queue.is_current:
             self._end()
 
     def _end(self) -> None:

@@ -37,6 +37,7 @@ SLICE = 500
 
 
 Told = Callable[[KafkaError | None], None]
+Waiter = Callable[["LedQueue"], object]
 
 
 class QueueState(Enum):
@@ -83,7 +84,7 @@ class LedQueue:
         self._writer: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
-        self._waiters: dict[Callable[[], object], None] = {}
+        self._waiters: dict[Waiter, None] = {}
         self._consumers: dict[str, int] = {}
         self._looked_ms = 0
         self._vain_bytes = 0
@@ -356,13 +357,13 @@ class LedQueue:
 
     # -- waiting for messages
 
-    def await_available(self, waiter: Callable[[], object]) -> None:
-        """Call `waiter` whenever messages may be available, until `stop_waiting`; waiters are called in order."""
+    def await_available(self, waiter: Waiter) -> None:
+        """Call `waiter` with this queue when it may have messages, or is closed; waiters are called in order."""
         if not self._waiters:
             self.partition.await_data(self)
         self._waiters[waiter] = None
 
-    def stop_waiting(self, waiter: Callable[[], object]) -> None:
+    def stop_waiting(self, waiter: Waiter) -> None:
         self._waiters.pop(waiter, None)
         if not self._waiters:
             self.partition.stop_waiting(self)
@@ -387,10 +388,10 @@ class LedQueue:
                 return
             self._call(waiter)
 
-    def _call(self, waiter: Callable[[], object]) -> None:
+    def _call(self, waiter: Waiter) -> None:
         """Call it unless it has stopped waiting: nobody would get what it took now."""
         if waiter in self._waiters:
-            waiter()
+            waiter(self)
 
     # -- storing decisions
 

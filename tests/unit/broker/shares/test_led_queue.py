@@ -114,10 +114,10 @@ def test_who_has_stopped_waiting_is_not_called_any_more() -> None:
         bench = QueueBench(QueuePolicy(), filled([b"0", b"1"]))
         called: list[str] = []
 
-        def second() -> None:
+        def second(_: object) -> None:
             called.append("second")
 
-        def first() -> None:
+        def first(_: object) -> None:
             called.append("first")
             bench.queue.stop_waiting(second)
 
@@ -146,7 +146,7 @@ def test_a_long_queue_of_expired_messages_does_not_hold_up_the_loop() -> None:
         assert bench.take() == []
         assert 0 < bench.queue.engine.start < 2_500
         # Who waits need not ask again.
-        bench.queue.await_available(bench.take)
+        bench.queue.await_available(lambda _: bench.take())
         while bench.queue.engine.start < 4_000:  # noqa: ASYNC110 - the queue goes on by itself
             await asyncio.sleep(0)
 
