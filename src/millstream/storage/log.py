@@ -219,10 +219,15 @@ class PartitionLog(LocalLog):
         planned.epochs.truncate_from_end(offset)
         self.place.keep(f"{segment.base_offset:020d}{SNAPSHOT_SUFFIX}")
         planned.snapshot = self._snapshots.newest(self.disk, segment.base_offset)
-        if planned.snapshot is not None or segment.base_offset < self._snapshots.checkpointed_base:
-            # A checkpoint may have removed older snapshots: then the whole log is read for its producers.
-            since = planned.snapshot or 0
-            planned.scanned = [each.summary for each in self.segments[:at] if each.base_offset >= since]
+        lasts = self.producers.last_offsets().values()
+        if (
+            planned.snapshot is not None
+            or segment.base_offset < self._snapshots.checkpointed_base
+            or any(last < segment.base_offset for last in lasts)
+        ):
+            # A checkpoint may have removed older snapshots, or they are lost: then the whole log is read for its
+            # producers.
+            planned.earlier_segments = [each.summary for each in self.segments[:at]]
         return planned
 
     def _place_to_cut(self, segment: Segment, offset: int, may_cut_more: bool) -> tuple[int, int]:

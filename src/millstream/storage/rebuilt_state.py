@@ -12,8 +12,8 @@ from millstream.storage.producer_state import ProducerStates
 class RebuiltState(msgspec.Struct):
     """Producers as of the newest snapshot that is not ahead of the scan, and what the scan adds to them.
 
-    No snapshot means no producers: one is written whenever a segment is begun while there are some, and kept until a
-    checkpoint lets the scan begin behind it.
+    No snapshot means no producers, unless the checkpoint had some: one is written whenever a segment is begun while
+    there are some, and kept until a checkpoint lets the scan begin behind it.
     """
 
     epochs: LeaderEpochs
@@ -34,8 +34,9 @@ class RebuiltState(msgspec.Struct):
         scan_from: int,
         now_ms: int,
         epochs: LeaderEpochs | None,
+        checkpointed: bytes = b"",
     ) -> "RebuiltState":
-        """`epochs` are the flushed ones; None when they are lost."""
+        """`epochs` are the flushed ones; None when they are lost. `checkpointed` are the producers of the checkpoint."""
         begun = cls(epochs or LeaderEpochs(), ProducerStates(), scan_from, now_ms, epochs is None)
         for offset in reversed(_snapshots(names)):
             if offset > scan_from:
@@ -45,8 +46,8 @@ class RebuiltState(msgspec.Struct):
                 begun.producers, begun.producers_from = producers, offset
                 return begun
             begun._unreadable.add(offset)
-        if begun._unreadable:
-            # No snapshot can be read: producers are rebuilt from the whole log.
+        if begun._unreadable or _wrote_before(scan_from, checkpointed):
+            # No snapshot can be read, or it is lost: producers are rebuilt from the whole log.
             begun.producers_from = 0
         return begun
 
@@ -81,6 +82,12 @@ class RebuiltState(msgspec.Struct):
         if self._at_segment_start and last_base not in stored:
             files[snapshot_path(directory, last_base)] = self._at_segment_start
         return files
+
+
+def _wrote_before(offset: int, checkpointed: bytes) -> bool:
+    """Whether a producer of the checkpoint wrote its last batch before `offset`."""
+    known = ProducerStates.decode(checkpointed) if checkpointed else None
+    return known is not None and any(last < offset for last in known.last_offsets().values())
 
 
 def _snapshots(names: list[str]) -> list[int]:

@@ -85,7 +85,9 @@ class LogRecovery:
         bases = sorted(base for name in names if (base := offset_in(name, LOG_SUFFIX)) is not None)
         log_start = start_after_dropped(names, bases, beside.log_start(bases, epochs))
         bases = self._segments_to_recover(bases, log_start, was_flushed=beside.was_flushed)
-        rebuilt = RebuiltState.begin(disk, directory, names, _scan_from(bases, known), self.now_ms, epochs)
+        producers = known.producers if known is not None else b""
+        scan_from = _scan_from(bases, known)
+        rebuilt = RebuiltState.begin(disk, directory, names, scan_from, self.now_ms, epochs, producers)
         if rebuilt.has_lost_epochs and self.committed is not None:
             report.doubt(disk)
         segments = self._recover_segments(bases, log_start, rebuilt)

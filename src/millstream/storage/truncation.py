@@ -81,8 +81,8 @@ class Truncation(msgspec.Struct):
     """The segment that becomes the last one; None when none is left."""
     position: int = 0
     """The position in that segment at which to cut."""
-    scanned: list[SegmentSummary] = msgspec.field(default_factory=list)
-    """Earlier segments that must be read to rebuild the producers."""
+    earlier_segments: list[SegmentSummary] = msgspec.field(default_factory=list)
+    """They are read from the snapshot on to rebuild the producers."""
     snapshot: int | None = None
     earlier: TruncationMarker | None = None
     """Earlier cuts that the checkpoint does not cover."""
@@ -117,10 +117,14 @@ class Truncation(msgspec.Struct):
         """Build the state in memory after the cut: producers, and the last segment with its indexes."""
         if self.snapshot is not None:
             stored = ProducerStates.decode(disk.read(snapshot_path(self.directory, self.snapshot)))
-            self.producers = stored or ProducerStates()
-        for summary in self.scanned:
-            for _, header in self._batches(disk, summary, summary.size_bytes):
-                self._see(header)
+            if stored is None:
+                self.snapshot = None
+            else:
+                self.producers = stored
+        for summary in self.earlier_segments:
+            if summary.base_offset >= (self.snapshot or 0):
+                for _, header in self._batches(disk, summary, summary.size_bytes):
+                    self._see(header)
         if len(self.producers) and self.snapshot != cut.base_offset:
             # Recovery will scan from here on, and a later checkpoint may have removed the snapshots for it.
             with self.own_directory as is_ours:

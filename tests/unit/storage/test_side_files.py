@@ -168,8 +168,34 @@ def test_files_of_segments_are_made_again_or_not_needed(suffix: str, harm: Harm)
     store.kill()
     assert read_values(store.log()) == VALUES[START:]
     assert store.report().damages == []
-    if harm is not missing:
-        assert store.log().producers.last_offsets() == producers
+    assert store.log().producers.last_offsets() == producers
+
+
+@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("is_cut", [False, True], ids=["after a crash", "after a cut"])
+def test_producers_are_not_forgotten_with_a_snapshot(harm: Harm, is_cut: bool) -> None:
+    """A batch that comes again would be stored twice."""
+    store = Store(topics={"t": SMALL})
+    only = batch_of([b"only"], producer=(8, 0, 0))
+    append(store.log(), only)
+    for number, value in enumerate(VALUES):
+        append(store.log(), batch_of([value], producer=(9, 0, number)))
+    flush(store.log())
+    store.checkpoint()
+    assert len(store.log().segments) > 2
+    snapshots = [path for path in store.disk.paths() if path.endswith(".snapshot")]
+    assert snapshots
+    for path in snapshots:
+        harm(store, path)
+    if is_cut:
+        truncate_to(store.log(), len(VALUES), 0)
+    else:
+        store.kill()
+    again = append(store.log(), only)
+    assert (again.duplicate, again.base_offset) == (True, 0)
+    # What was rebuilt is there for the next start too.
+    flush(store.log())
+    assert append(store.kill().log(), only).duplicate
 
 
 @pytest.mark.parametrize("harm", HARMS)
