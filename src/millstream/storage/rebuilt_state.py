@@ -36,7 +36,7 @@ class RebuiltState(msgspec.Struct):
         epochs: LeaderEpochs | None,
         checkpointed: bytes = b"",
     ) -> "RebuiltState":
-        """`epochs` are the flushed ones; None when they are lost. `checkpointed` are the producers of the checkpoint."""
+        """`epochs` are the flushed ones; None when they are lost. `checkpointed` are the checkpoint's producers."""
         begun = cls(epochs or LeaderEpochs(), ProducerStates(), scan_from, now_ms, epochs is None)
         for offset in reversed(_snapshots(names)):
             if offset > scan_from:

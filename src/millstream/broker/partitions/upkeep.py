@@ -146,7 +146,6 @@ class Upkeep:
         return {
             (each.topic_id, each.index): Reached(each.high_watermark, each.log.place.identity.incarnation)
             for each in self._partitions
-            if each.replication is not None or not each.is_leader
         }
 
     async def enforce_retention(self) -> None:
