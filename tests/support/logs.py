@@ -84,6 +84,13 @@ def append_values(log: PartitionLog, *values: bytes, **options: Any) -> Appended
     return append(log, batch_of(values, **options))
 
 
+def begun(log: PartitionLog) -> PartitionLog:
+    """The same log, after the first flush of its files, before which no topic acknowledges anything."""
+    log.roll(NOW_MS)
+    flush(log)
+    return log
+
+
 def flush(log: PartitionLog) -> None:
     """What the flusher does, in one thread; an OSError has been reported to the log when it comes out."""
     ticket = log.begin_flush()

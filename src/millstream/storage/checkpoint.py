@@ -54,6 +54,7 @@ class LogCheckpoint(msgspec.Struct, array_like=True, frozen=True):
     """Base offset and number of each rewritten segment."""
     damaged: list[int] = []
     """Base offsets of segments that are damaged, or that mark missing records."""
+    acknowledges_early: bool = False
 
     def summaries(self) -> dict[int, SegmentSummary]:
         numbers = dict(self.numbers)
@@ -99,6 +100,7 @@ class LogCheckpoint(msgspec.Struct, array_like=True, frozen=True):
             is_doubtful=self.is_doubtful,
             incarnation=self.incarnation,
             rewrites=self.rewrites,
+            acknowledges_early=self.acknowledges_early,
             damaged=set(self.damaged),
         )
 
@@ -159,6 +161,7 @@ def describe(topic: str, partition: int, log: PartitionLog) -> LogCheckpoint:
         log.place.identity.rewrites,
         [(s.base_offset, s.summary.number) for s in log.segments if s.summary.number],
         sorted(log.segments.damaged),
+        log.place.identity.acknowledges_early,
     )
 
 

@@ -61,6 +61,8 @@ class FlushTicket(msgspec.Struct):
     small_files: dict[str, bytes] = msgspec.field(default_factory=dict)
     directories: set[str] = msgspec.field(default_factory=set)
     garbage: list[str] = msgspec.field(default_factory=list)
+    allows_early: bool = False
+    """After this flush the disk says that records may be acknowledged before they are flushed."""
     synced: bool = False
     """The records are on disk; everything after that can be retried."""
 

@@ -4,6 +4,7 @@ version: 0
 topic_id: <uuid>
 incarnation: <uuid>
 rewrites: <number>
+acknowledges: early
 rewritten: <base offset> <number>
 ...
 checksum: <CRC-32C of the lines above, in hexadecimal>
@@ -13,6 +14,9 @@ away and came back has the same id, but another incarnation: a checkpoint is val
 In the same way a segment whose file was replaced (compaction, repair) has a higher number than the checkpoint knows,
 until a new checkpoint describes the new file. The number is on disk before the file is in place. Merged segments share
 one number, and only the first of them has a file.
+
+The line `acknowledges: early` is there while records are acknowledged before they are flushed. It is on disk before the
+first of them, and is removed after the last of them was flushed.
 
 Directories of earlier versions end after the topic's id.
 """
@@ -36,12 +40,15 @@ class Identity(msgspec.Struct, frozen=True):
     """The highest number given to a segment."""
     rewritten: Mapping[int, int] = msgspec.field(default_factory=dict[int, int])
     """By base offset: numbers of segments that the checkpoint may not know."""
+    acknowledges_early: bool = False
 
     def encode(self) -> bytes:
         lines = ["version: 0", f"topic_id: {uuid.UUID(bytes=self.topic_id)}"]
         if self.incarnation:
             lines.append(f"incarnation: {uuid.UUID(bytes=self.incarnation)}")
             lines.append(f"rewrites: {self.rewrites}")
+            if self.acknowledges_early:
+                lines.append("acknowledges: early")
             lines += [f"rewritten: {base} {number}" for base, number in sorted(self.rewritten.items())]
             lines.append(f"checksum: {_checksum(lines)}")
         return ("\n".join(lines) + "\n").encode()
@@ -66,7 +73,11 @@ def decode_identity(data: bytes) -> Identity | None:
                 base, number = value.split()
                 rewritten.append((int(base), int(number)))
         return Identity(
-            topic_id, uuid.UUID(values["incarnation"]).bytes, int(values["rewrites"]), dict(rewritten)
+            topic_id,
+            uuid.UUID(values["incarnation"]).bytes,
+            int(values["rewrites"]),
+            dict(rewritten),
+            values.get("acknowledges") == "early",
         )
     except (KeyError, ValueError):
         return None

@@ -52,7 +52,11 @@ class LocalLog:
         self.work = LogWork.NOTHING
         self.unflushed_messages = 0
         self.appended_bytes = 0
-        identity = Identity(topic_id, state.incarnation, state.rewrites, state.rewritten)
+        identity = Identity(
+            topic_id, state.incarnation, state.rewrites, state.rewritten, state.acknowledges_early
+        )
+        self._may_acknowledge_early = False
+        """The disk says so, since a flush of this process."""
         self._unsynced = Unsynced()
         self._unsynced.small_files.update(state.unwritten)
         self.place = LogDirectory(files.disk, directory, identity, self._unsynced)
@@ -66,6 +70,15 @@ class LocalLog:
     @property
     def offline(self) -> KafkaError | None:
         return self.health.offline
+
+    @property
+    def is_flushed_first(self) -> bool:
+        """Whether a record is acknowledged only when it is on disk.
+
+        So it is in a durable topic, and in any topic until the directory says otherwise: after a crash, what it says
+        decides whether acknowledged records may be missing, not the setting of that time.
+        """
+        return self.config.durable or not self._may_acknowledge_early
 
     @property
     def is_being_changed(self) -> bool:
@@ -153,7 +166,15 @@ class LocalLog:
 
     @property
     def has_unsynced(self) -> bool:
-        return bool(self._unsynced)
+        return bool(self._unsynced) or (
+            bool(self.segments) and self.place.identity.acknowledges_early != self._must_allow_early
+        )
+
+    @property
+    def _must_allow_early(self) -> bool:
+        """What the directory must say. Once it has said so, it keeps to it while the log is in doubt."""
+        early = self.place.identity.acknowledges_early
+        return not self.config.durable or (early and self.health.is_doubtful)
 
     @property
     def has_sealed(self) -> bool:
@@ -175,8 +196,9 @@ class LocalLog:
 
     def begin_flush(self) -> FlushTicket | None:
         """Everything not yet synced, as work for another thread; None when there is nothing."""
-        if self.health.offline is not None or not self._unsynced:
+        if self.health.offline is not None or not self.has_unsynced:
             return None
+        self._note_early_acknowledgements()
         invariant(self._flushing is None, "one flush of a log at a time")
         active = self.segments[-1].summary if self.segments else None
         self._flushing = self._unsynced.take(
@@ -185,14 +207,27 @@ class LocalLog:
             self.appended_bytes,
             self.place.ownership,
         )
+        self._flushing.allows_early = not self.config.durable and bool(self.segments)
         self.unflushed_messages = 0
         return self._flushing
+
+    def _note_early_acknowledgements(self) -> None:
+        if not self.segments:
+            return
+        if self._must_allow_early:
+            if not self._may_acknowledge_early:
+                self.place.note_early_acknowledgements(are_made=True)
+        elif self.place.identity.acknowledges_early:
+            # The same flush first syncs what was acknowledged early.
+            self._may_acknowledge_early = False
+            self.place.note_early_acknowledgements(are_made=False)
 
     def complete_flush(self, ticket: FlushTicket) -> None:
         self._flushing = None
         self._release(ticket.segments)
         self.flushed_offset = max(self.flushed_offset, ticket.end_offset)
         self.flushed_position = max(self.flushed_position, ticket.end_position)
+        self._may_acknowledge_early |= ticket.allows_early
 
     def fail_flush(self, ticket: FlushTicket, error: OSError) -> KafkaError:
         """If the disk was full only for files beside the records, the next flush retries everything."""

@@ -63,6 +63,11 @@ class LogDirectory:
     def _note_identity(self) -> None:
         self._unsynced.small_files[f"{self._path}/{IDENTITY_FILE}"] = self.identity.encode()
 
+    def note_early_acknowledgements(self, *, are_made: bool) -> None:
+        """Have the next flush say whether records are acknowledged before they are flushed."""
+        self.identity = replace(self.identity, acknowledges_early=are_made)
+        self._note_identity()
+
     def remove(self, name: str) -> None:
         """Have the next flush remove the file."""
         self._unsynced.garbage.append(f"{self._path}/{name}")

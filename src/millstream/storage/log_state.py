@@ -25,6 +25,7 @@ class LogState(msgspec.Struct):
     incarnation: bytes = NO_INCARNATION
     rewrites: int = 0
     rewritten: dict[int, int] = msgspec.field(default_factory=dict)
+    acknowledges_early: bool = False
     damaged: set[int] = msgspec.field(default_factory=set)
     marker: TruncationMarker | None = None
     """Cuts that the checkpoint on disk does not cover."""

@@ -70,7 +70,9 @@ class LogRecovery:
         report = self.report = RecoveryReport(directory)
         recover_swap(disk, directory)
         names = self.names = _names_without_litter(disk, directory)
-        report.is_doubtful = CUT_FILE in names
+        # Acknowledged records may never have been flushed. The identity says so until the doubt is over.
+        has_replicas = self.committed is not None
+        report.is_doubtful = CUT_FILE in names or (has_replicas and self.identity.acknowledges_early)
         if self.known is not None and self.known.rewrites > self.identity.rewrites:
             # Numbers continue from the highest in the directory or the checkpoint.
             self.identity = msgspec.structs.replace(self.identity, rewrites=self.known.rewrites)
@@ -132,6 +134,7 @@ class LogRecovery:
             incarnation=self.identity.incarnation,
             rewrites=self.identity.rewrites,
             rewritten=dict(self.identity.rewritten),
+            acknowledges_early=self.identity.acknowledges_early,
             damaged=set(report.damaged_segments),
             marker=marker,
         )
@@ -196,6 +199,7 @@ class LogRecovery:
             self.committed,
             self.identity.rewritten,
             self._may_be_compacted,
+            self.config.durable and not self.identity.acknowledges_early,
         )
         segments: list[Segment] = []
         for number, base in enumerate(bases):

@@ -111,6 +111,8 @@ class SegmentRecovery:
     """Numbers of segments that were rewritten, perhaps since the checkpoint."""
     may_be_compacted: bool = True
     """Whether compaction may have removed records; asked where no checkpoint tells."""
+    was_durable: bool = True
+    """Whether every acknowledgement waited for a flush."""
     _summaries: dict[int, SegmentSummary] = field(init=False)
     _synced_ends: dict[int, int] = field(init=False)
     """End offsets of files that must exist, by base offset."""
@@ -122,7 +124,7 @@ class SegmentRecovery:
         flushed = LeaderEpochs(self.rebuilt.epochs.entries)
         # Without the flushed epochs, batches cannot be checked against them.
         has_replicas = self.committed is not None and not self.rebuilt.has_lost_epochs
-        self._epochs = EpochCheck(flushed, self.max_epoch, has_replicas, self.config.durable)
+        self._epochs = EpochCheck(flushed, self.max_epoch, has_replicas, self.was_durable)
         entries = self.known.summaries() if self.known is not None else {}
         self._summaries = {base: each for base, each in entries.items() if self._is_described(each)}
         self._synced_ends = self.known.synced_segments(self.numbers) if self.known is not None else {}

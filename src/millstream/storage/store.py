@@ -179,7 +179,7 @@ class LogStore:
                 spec.config,
                 self._known_of(spec, directory, entry, identity),
                 self._clock.now_ms(),
-                self._with_incarnation(identity or Identity(spec.topic_id)),
+                self._with_incarnation(identity or _lost_identity(spec, entry)),
                 spec.leader_epoch,
                 committed=spec.committed if identity is None else spec.committed_in(identity.incarnation),
                 was_written=self._was_written(spec, directory, entry),
@@ -469,3 +469,7 @@ class LogStore:
         except OSError:
             return False
         return sound
+
+
+def _lost_identity(spec: PartitionSpec, entry: LogCheckpoint | None) -> Identity:
+    return Identity(spec.topic_id, acknowledges_early=entry is not None and entry.acknowledges_early)

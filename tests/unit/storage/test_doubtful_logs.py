@@ -12,7 +12,7 @@ from millstream.protocol.errors import KafkaError
 from millstream.protocol.record_batch import read_header
 from millstream.storage.begun import BegunLog, begun_logs
 from millstream.storage.checkpoint import CHECKPOINT_FILE, write_checkpoint
-from millstream.storage.layout import CUT_FILE, EPOCHS_FILE
+from millstream.storage.layout import CUT_FILE, EPOCHS_FILE, IDENTITY_FILE
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.testing.disk import Crashed, Fault, Operation, Survival
 from support.logs import DATA_DIR, Store, append, append_values, batch_of, flush, read_values
@@ -368,3 +368,81 @@ def test_a_log_that_nobody_else_keeps_keeps_records_of_rotten_epochs() -> None:
     log = store.kill().log()
     assert read_values(log) == [b"0", b"1", b"2"]
     assert log.epochs.entries == LeaderEpochs([(4, 0)]).entries
+
+
+RELAXED_TOPIC = TopicConfig(segment_bytes=400, flush_messages=1_000_000)
+
+
+def acknowledged_early() -> ReplicatedStore:
+    """Of two records the second was acknowledged before it was flushed."""
+    store = ReplicatedStore(topics={"t": RELAXED_TOPIC})
+    append(store.log(), batch_of([b"0"]), leader_epoch=1)
+    assert store.log().is_flushed_first
+    flush(store.log())
+    append(store.log(), batch_of([b"1"]), leader_epoch=1)
+    assert not store.log().is_flushed_first
+    return store
+
+
+def make_durable(store: ReplicatedStore) -> ReplicatedStore:
+    store.topics["t"] = store.log().config = REPLICATED
+    return store
+
+
+def test_a_log_that_acknowledged_early_is_in_doubt_whatever_its_topic_is_now() -> None:
+    """It was reported as whole once its topic was durable, and could lead without what it had acknowledged."""
+    store = make_durable(acknowledged_early())
+    assert store.lose_power(survival=Survival.NOTHING).log().log_end_offset == 1
+    assert store.log().health.is_doubtful
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_that_doubt_outlives_the_node_and_further_flushes(is_clean: bool) -> None:
+    store = make_durable(acknowledged_early()).lose_power(survival=Survival.NOTHING)
+    append(store.log(), batch_of([b"2"]), leader_epoch=2)
+    flush(store.log())
+    store = store.stop_and_start() if is_clean else store.kill()
+    assert store.log().health.is_doubtful
+    assert store.kill().log().health.is_doubtful
+    store.log().trust()
+    flush(store.log())
+    assert not store.kill().log().health.is_doubtful
+
+
+def test_after_the_flush_that_made_it_durable_a_log_is_whole() -> None:
+    store = make_durable(acknowledged_early())
+    flush(store.log())
+    assert store.log().is_flushed_first
+    assert store.lose_power(survival=Survival.NOTHING).log().log_end_offset == 2
+    assert not store.log().health.is_doubtful
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_a_log_whose_topic_was_made_durable_while_its_node_was_stopped_is_whole_after_a_flush(
+    is_clean: bool,
+) -> None:
+    store = make_durable(acknowledged_early())
+    store = store.stop_and_start() if is_clean else store.kill()
+    store.log().trust()
+    flush(store.log())
+    assert not store.kill().log().health.is_doubtful
+
+
+def test_a_log_of_a_topic_that_is_made_relaxed_says_so_before_it_acknowledges_early() -> None:
+    store = written(count=1)
+    store.topics["t"] = store.log().config = RELAXED_TOPIC
+    append(store.log(), batch_of([b"1"]), leader_epoch=1)
+    assert store.log().is_flushed_first
+    assert not make_durable(store).lose_power(survival=Survival.NOTHING).log().health.is_doubtful
+    store.topics["t"] = store.log().config = RELAXED_TOPIC
+    append(store.log(), batch_of([b"2"]), leader_epoch=1)
+    flush(store.log())
+    assert not store.log().is_flushed_first
+    assert make_durable(store).kill().log().health.is_doubtful
+
+
+def test_a_log_that_acknowledged_early_is_so_also_when_its_identity_is_lost() -> None:
+    store = acknowledged_early()
+    store.checkpoint()
+    store.disk.unlink(f"{store.log().directory}/{IDENTITY_FILE}")
+    assert make_durable(store).kill().log().health.is_doubtful

@@ -137,7 +137,7 @@ class Partition:
     def durable_end_offset(self) -> int:
         """The end of what this replica acknowledges: in a durable topic, of what is on disk."""
         log = self.log
-        return log.flushed_offset if log.config.durable else log.log_end_offset
+        return log.flushed_offset if log.is_flushed_first else log.log_end_offset
 
     # -- writing
 
@@ -154,7 +154,7 @@ class Partition:
         if not appended.duplicate:
             if self.replication is not None:
                 self._appended()
-            elif not log.config.durable:
+            elif not log.is_flushed_first:
                 self._advance(log.log_end_offset, log.appended_bytes)
         else:
             sometimes("a batch that was sent again was found in the log")
@@ -168,7 +168,7 @@ class Partition:
         self._sizes.mark(log.log_end_offset, log.appended_bytes)
         for listener in self.listeners:
             listener.has_more(self)
-        if not log.config.durable:
+        if not log.is_flushed_first:
             self.count_replicas()
 
     def require_enough_replicas(self, header: BatchHeader) -> None:
@@ -213,6 +213,9 @@ class Partition:
 
     def flushed(self, end_offset: int, end_bytes: int) -> None:
         """The log is on disk up to `end_offset`."""
+        log = self.log
+        if not log.is_flushed_first:
+            end_offset, end_bytes = log.log_end_offset, log.appended_bytes
         if self.replication is not None:
             _acknowledge(self, self._local_acks, end_offset)
             self.count_replicas()
@@ -344,15 +347,16 @@ class Partition:
         )
 
     def update_config(self, config: TopicConfig) -> None:
-        was_durable = self.log.config.durable
-        self.log.config = config
-        if was_durable and not config.durable:
+        log = self.log
+        was_flushed_first = log.is_flushed_first
+        log.config = config
+        if was_flushed_first and not log.is_flushed_first:
             if self.replication is not None:
-                _acknowledge(self, self._local_acks, self.log.log_end_offset)
+                _acknowledge(self, self._local_acks, log.log_end_offset)
                 self.count_replicas()
             elif self.is_leader:
-                self._advance(self.log.log_end_offset, self.log.appended_bytes)
-        elif not was_durable and config.durable:
+                self._advance(log.log_end_offset, log.appended_bytes)
+        if log.has_unsynced:
             self._flushes.flush_soon(self)
 
 

@@ -139,7 +139,7 @@ class Following(msgspec.Struct, eq=False):
         return bool(
             reply.error
             or reply.diverging_epoch is not None
-            or (len(reply.records) and (self.partition.log.config.durable or self._is_empty))
+            or (len(reply.records) and (self.partition.log.is_flushed_first or self._is_empty))
             or len(reply.records) > _TAKEN_AT_ONCE_BYTES
             or self._has_deleted(reply)
         )
@@ -178,7 +178,7 @@ class Following(msgspec.Struct, eq=False):
         has_deleted = self._has_deleted(reply)
         # Records count for the leader, and for the next request, only when they are on disk. And the log's start moves
         # no further than what is on disk.
-        if has_deleted or (len(reply.records) and self.partition.log.config.durable):
+        if has_deleted or (len(reply.records) and self.partition.log.is_flushed_first):
             await self._sync()
         self._taken(reply)
         if has_deleted:

@@ -18,7 +18,7 @@ from millstream.protocol.record_batch import check_produced
 from millstream.runtime.workers import Workers
 from millstream.testing.clock import ManualClock
 from millstream.testing.disk import Fault, Operation, SimulatedDisk
-from support.logs import NOW_MS, TOPIC_ID, batch_of, new_log
+from support.logs import NOW_MS, TOPIC_ID, batch_of, begun, new_log
 
 
 class GatedDisk(SimulatedDisk):
@@ -67,12 +67,16 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(**config: Any) -> AsyncIterator[Bench]:
+async def bench(*, is_begun: bool = False, **config: Any) -> AsyncIterator[Bench]:
     loop, disk = asyncio.get_running_loop(), GatedDisk()
     workers = Workers(loop, 2, "test")
     failures: list[KafkaError] = []
     flusher = Flusher(loop, workers, ManualClock(), Histogram(), lambda _, error: failures.append(error))
-    partition = Partition("t", 0, TOPIC_ID, new_log(disk, **config), 0, flusher)
+    log = new_log(disk, **config)
+    if is_begun:
+        begun(log)
+        disk.log_syncs = 0
+    partition = Partition("t", 0, TOPIC_ID, log, 0, flusher)
     try:
         yield Bench(disk, partition, flusher, failures)
     finally:
@@ -136,7 +140,7 @@ def test_appends_of_one_turn_of_the_loop_share_a_flush() -> None:
 
 def test_a_relaxed_topic_acknowledges_at_once_and_is_flushed_after_so_many_messages() -> None:
     async def scenario() -> None:
-        async with bench(flush_messages=3) as node:
+        async with bench(flush_messages=3, is_begun=True) as node:
             assert node.append(b"a", b"b") is None
             assert node.partition.high_watermark == 2
             await asyncio.sleep(0.02)
@@ -150,7 +154,7 @@ def test_a_relaxed_topic_acknowledges_at_once_and_is_flushed_after_so_many_messa
 
 def test_a_relaxed_topic_is_flushed_after_its_time() -> None:
     async def scenario() -> None:
-        async with bench(flush_messages=1000, flush_ms=20) as node:
+        async with bench(flush_messages=1000, flush_ms=20, is_begun=True) as node:
             assert node.append(b"a") is None
             assert node.append(b"b") is None
             await until(lambda: node.partition.log.flushed_offset == 2)
@@ -192,6 +196,24 @@ def test_sync_returns_when_all_that_was_written_before_is_on_disk() -> None:
     run(scenario)
 
 
+def test_the_first_record_of_a_relaxed_topic_waits_until_the_directory_says_what_it_is() -> None:
+    async def scenario() -> None:
+        async with bench(flush_messages=1_000_000) as node:
+            node.disk.gate.clear()
+            first = node.append(b"a")
+            assert first is not None
+            await until(lambda: node.disk.log_syncs == 1)
+            second = node.append(b"b")
+            assert second is not None
+            assert node.partition.high_watermark == 0
+            node.disk.gate.set()
+            assert (await first.outcome, await second.outcome) == (None, None)
+            assert node.append(b"c") is None
+            assert node.disk.log_syncs == 1
+
+    run(scenario)
+
+
 def test_a_topic_made_durable_is_flushed_and_one_made_relaxed_shows_what_waited() -> None:
     async def scenario() -> None:
         async with bench(flush_messages=1_000_000) as node:
@@ -202,8 +224,14 @@ def test_a_topic_made_durable_is_flushed_and_one_made_relaxed_shows_what_waited(
             waiter = node.append(b"b")
             assert waiter is not None
             node.partition.update_config(TopicConfig(flush_messages=1_000_000))
-            assert await waiter.outcome is None
-            assert node.partition.high_watermark == 2
+            second = node.append(b"c")
+            assert second is not None, "the directory says that everything was flushed first"
+            node.disk.gate.set()
+            assert (await waiter.outcome, await second.outcome) == (None, None)
+            assert node.partition.high_watermark == 3
+            assert node.append(b"d") is None
+            await asyncio.sleep(0)
+            assert node.partition.log.flushed_offset < 4
 
     run(scenario)
 

@@ -7,7 +7,7 @@ from millstream.cluster.replication import LeaderState
 from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import check_produced, iter_batches, read_header
-from support.logs import NOW_MS, RELAXED, TOPIC_ID, batch_of, flush, new_log
+from support.logs import NOW_MS, RELAXED, TOPIC_ID, batch_of, begun, flush, new_log
 
 HEADER = read_header(batch_of([b"x"], producer=(7, 0, 0)))
 
@@ -40,7 +40,7 @@ class NoFlushes:
 
 
 def partition_of(replicas: int = 3, *, min_isr: int = 1, epoch: int = 4, **config: object) -> Partition:
-    log = new_log(**config)
+    log = begun(new_log(**config))
     partition = Partition("t", 0, TOPIC_ID, log, 0, NoFlushes(), is_leader=False)
     members = tuple(range(1, replicas + 1))
     state = LeaderState(
