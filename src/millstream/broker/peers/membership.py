@@ -270,6 +270,7 @@ class ClusterMembership:
             directory=self._stored.key.directory_id,
             min_insync=int(self._settings.broker_configs().get("min.insync.replicas", 1)),
             incarnation=self._machine.host.new_id(),
+            session_ms=self._settings.cluster.session_timeout,
         )
         while True:
             try:

@@ -56,7 +56,7 @@ class InSyncSets:
         self._clock = machine.clock
         self._metadata = metadata
         self._partitions = partitions
-        self._max_lag_seconds = max_lag_seconds
+        self._own_max_lag_seconds = max_lag_seconds
         self._to_examine: dict[Partition, None] = {}
         self._proposed: list[_Proposed] = []
         self._has_work = asyncio.Event()
@@ -65,6 +65,12 @@ class InSyncSets:
         self._tasks.spawn(keep_going(self._take_changes), "in-sync sets")
         self._tasks.spawn(keep_going(self._watch_lag), "replica lag")
 
+    @property
+    def _max_lag_seconds(self) -> float:
+        """No member is taken out within a session by its own settings: a replaced leader answers reads by its lease."""
+        sessions = (each.session_ms / 1000 for each in self._metadata.image.brokers.values())
+        return max((self._own_max_lag_seconds, *sessions))
+
     def consider(self, partition: Partition) -> None:
         """A follower may have caught up."""
         self._to_examine[partition] = None
@@ -72,13 +78,11 @@ class InSyncSets:
 
     async def _watch_lag(self) -> None:
         while True:
-            await asyncio.sleep(self._max_lag_seconds / 2)
-            now = self._clock.monotonic()
+            await asyncio.sleep(self._own_max_lag_seconds / 2)
+            now, max_lag_seconds = self._clock.monotonic(), self._max_lag_seconds
             for partition in self._partitions:
                 state = partition.replication
-                if state is not None and state.lagging(
-                    partition.log.log_end_offset, now, self._max_lag_seconds
-                ):
+                if state is not None and state.lagging(partition.log.log_end_offset, now, max_lag_seconds):
                     self.consider(partition)
 
     async def _take_changes(self) -> None:
@@ -106,15 +110,15 @@ class InSyncSets:
         if state is None or state.pending is not None or not partition.is_leader:
             return []
         now = self._clock.monotonic()
-        end = partition.log.log_end_offset
-        leaving = state.lagging(end, now, self._max_lag_seconds)
+        end, max_lag_seconds = partition.log.log_end_offset, self._max_lag_seconds
+        leaving = state.lagging(end, now, max_lag_seconds)
         joining = [
             each
             for each in state.replicas
             if state.may_join(each, start_of_members(partition))
             and self._is_eligible(state, each)
             # A silent one would have to leave again at once, over and over while nothing is committed.
-            and not state.is_lagging(each, end, now, self._max_lag_seconds)
+            and not state.is_lagging(each, end, now, max_lag_seconds)
         ]
         if not leaving and not joining and not (state.is_move_ready and state.may_end_move):
             return []

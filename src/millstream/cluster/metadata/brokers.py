@@ -39,6 +39,8 @@ class RegisterBroker(msgspec.Struct, frozen=True):
     # From the broker's own settings file: its minimum as a leader, where nothing else is set.
     min_insync: int = 1
     incarnation: UUID | None = None
+    # From its settings file too: nobody takes over from it sooner, because its leases last by it.
+    session_ms: int = 0
 
     def decide(self, image: MetadataImage, new_id: NewId, /) -> Decision[int]:
         if self.directory in image.retired_directories:
@@ -64,6 +66,7 @@ class RegisterBroker(msgspec.Struct, frozen=True):
                 self.is_fenced,
                 directory=self.directory,
                 min_insync=self.min_insync,
+                session_ms=self.session_ms,
             )
         )
         after = image.apply(records)

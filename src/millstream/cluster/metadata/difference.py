@@ -64,6 +64,7 @@ def _registered(broker: BrokerImage) -> BrokerRegistered:
         broker.is_shutting_down,
         broker.directory,
         broker.min_insync,
+        broker.session_ms,
     )
 
 

@@ -22,6 +22,8 @@ _log = get_logger("millstream.cluster.metadata")
 class Fencing:
     """Created whenever this node becomes controller; every broker then gets a full session.
 
+    A broker whose own settings give it a longer session gets that one: it answers reads by its own leases.
+
     The previous controller gets one too, because its leases are not known here. A broker whose process is known to
     have ended is fenced at once.
     """
@@ -36,7 +38,7 @@ class Fencing:
         self._seconds = session_seconds
         self._image = image
         self._fence = fence
-        self._sessions = BrokerSessions(session_seconds, self._loop.time())
+        self._sessions = BrokerSessions(session_seconds, self._loop.time(), self._own_seconds)
         self._ended_brokers: dict[int, int] = {}
         self._has_ended_brokers = asyncio.Event()
         self._task = self._loop.create_task(keep_going(self._watch), name="fencing")
@@ -54,6 +56,10 @@ class Fencing:
 
     def stop(self) -> None:
         self._task.cancel()
+
+    def _own_seconds(self, broker_id: int) -> float:
+        broker = self._image().brokers.get(broker_id)
+        return 0.0 if broker is None else broker.session_ms / 1000
 
     async def _watch(self) -> None:
         while True:
@@ -86,12 +92,18 @@ class Fencing:
 
 
 class BrokerSessions:
-    """Times are seconds of a monotonic clock, passed in by the caller."""
+    """Times are seconds of a monotonic clock, passed in by the caller.
 
-    __slots__ = ("_checked_at", "_heard_at", "_timeout")
+    `own_seconds` is a broker's own timeout; the longer one counts.
+    """
 
-    def __init__(self, timeout_seconds: float, now: float) -> None:
+    __slots__ = ("_checked_at", "_heard_at", "_own_seconds", "_timeout")
+
+    def __init__(
+        self, timeout_seconds: float, now: float, own_seconds: Callable[[int], float] = lambda _: 0.0
+    ) -> None:
         self._timeout = timeout_seconds
+        self._own_seconds = own_seconds
         self._heard_at: dict[int, float] = {}
         self._checked_at = now
 
@@ -111,7 +123,8 @@ class BrokerSessions:
 
     def is_silent(self, broker_id: int, now: float) -> bool:
         """Whether the broker was silent for a whole timeout since its last heartbeat, or since it was first checked."""
-        return now - self._heard_at.setdefault(broker_id, now) > self._timeout
+        silent_for = now - self._heard_at.setdefault(broker_id, now)
+        return silent_for > max(self._timeout, self._own_seconds(broker_id))
 
 
 # Between two rounds, so that clients do not all move to the new leaders at once.

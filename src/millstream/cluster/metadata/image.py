@@ -70,6 +70,7 @@ class BrokerImage(msgspec.Struct, frozen=True):
     is_shutting_down: bool = False
     directory: UUID | None = None
     min_insync: int = 1
+    session_ms: int = 0
 
     @property
     def for_nodes(self) -> Endpoint:
@@ -196,6 +197,7 @@ class _Draft:
                     record.is_shutting_down,
                     record.directory,
                     record.min_insync,
+                    record.session_ms,
                 )
                 self._use_epochs(record.epoch)
             case BrokerChanged():

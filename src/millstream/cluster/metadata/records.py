@@ -49,6 +49,8 @@ class BrokerRegistered(msgspec.Struct, frozen=True, array_like=True, tag=2):
     directory: UUID | None = None
     # `min.insync.replicas` from the broker's settings file, used where nothing else is set.
     min_insync: int = 1
+    # From the broker's settings file: its leases last by it.
+    session_ms: int = 0
 
 
 class TopicCreated(msgspec.Struct, frozen=True, array_like=True, tag=3):

@@ -49,7 +49,7 @@ class Controller:
         return [InSyncResult(ErrorCode.NONE, 1, 4, (1,), 0) for _ in command.changes]
 
 
-def shrunk(controller: Controller, *partitions: Led) -> list[tuple[int, ...]]:
+def shrunk(controller: Controller, *partitions: Led, within: float = 4.0) -> list[tuple[int, ...]]:
     loop = SimulatedLoop()
 
     async def story() -> None:
@@ -57,7 +57,7 @@ def shrunk(controller: Controller, *partitions: Led) -> list[tuple[int, ...]]:
         parts: Any = (machine, controller, partitions)
         in_sync = InSyncSets(1, *parts, LAG_SECONDS)
         in_sync.start()
-        await asyncio.sleep(4 * LAG_SECONDS)
+        await asyncio.sleep(within * LAG_SECONDS)
         await machine.tasks.cancel_all()
 
     loop.run(story())
@@ -75,3 +75,11 @@ def test_what_could_not_be_asked_for_is_asked_for_again() -> None:
     controller = Controller(failures=1)
     assert shrunk(controller, Led(0)) == [(1,)]
     assert controller.asked == [0]
+
+
+def test_nobody_is_taken_out_within_a_session_by_its_own_settings() -> None:
+    """It may have led, and answers reads until its lease ends."""
+    controller = Controller()
+    controller.image.brokers[2] = SimpleNamespace(session_ms=int(3000 * LAG_SECONDS))
+    assert shrunk(controller, Led(0), within=2.9) == [(1, 2)]
+    assert shrunk(controller, Led(0), within=4.0) == [(1,)]

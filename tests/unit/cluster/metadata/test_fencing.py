@@ -6,16 +6,18 @@ import uuid
 import pytest
 
 from millstream.cluster.metadata.brokers import BrokerHeartbeat, FenceBroker, RegisterBroker
+from millstream.cluster.metadata.difference import difference
 from millstream.cluster.metadata.fencing import Fencing
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import Endpoint
 from millstream.testing.simulator.loop import SimulatedLoop
 
 
-def _three_brokers() -> MetadataImage:
+def _three_brokers(**sessions_ms: int) -> MetadataImage:
     image = MetadataImage()
     for number in (1, 2, 3):
-        command = RegisterBroker(number, (Endpoint("PLAINTEXT", "localhost", 9092),))
+        session_ms = sessions_ms.get(f"of_{number}", 0)
+        command = RegisterBroker(number, (Endpoint("PLAINTEXT", "localhost", 9092),), session_ms=session_ms)
         image = image.apply(command.decide(image, uuid.uuid4).records)
     return image
 
@@ -102,3 +104,28 @@ def test_a_sign_of_life_while_another_is_fenced_counts_for_a_session(ended: tupl
 
     asyncio.run(story())
     assert min(silent_for) > 0.5
+
+
+def test_nobody_is_fenced_before_the_end_of_a_session_by_its_own_settings() -> None:
+    """Settings differ between nodes while they are changed. A broker's leases last by its own."""
+    image = _three_brokers(of_1=400, of_2=5000)
+    fenced: dict[int, float] = {}
+    loop = SimulatedLoop()
+
+    async def story() -> None:
+        async def fence(command: FenceBroker) -> bool:
+            fenced.setdefault(command.broker_id, loop.time() - began_at)
+            return True
+
+        began_at = loop.time()
+        fencing = Fencing(0.5, lambda: image, fence)
+        await asyncio.sleep(10)
+        fencing.stop()
+
+    loop.run(story())
+    assert list(fenced) == [1, 3, 2]
+    assert fenced[1] < 1
+    assert fenced[2] > 5
+    # Another controller knows it from a snapshot, too.
+    copied = MetadataImage().apply(tuple(difference(MetadataImage(), image)))
+    assert [each.session_ms for each in copied.brokers.values()] == [400, 5000, 0]
