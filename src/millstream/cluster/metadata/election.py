@@ -180,7 +180,7 @@ def staying_in_sync(p: PartitionImage, in_sync: Collection[int], min_insync: int
     staying = tuple(b for b in in_sync if b not in p.removing)
     target = len(p.replicas) - len(p.removing)
     is_enough = len(staying) >= min(min_insync, target)
-    return staying if is_enough and set(p.adding) <= set(staying) else ()
+    return staying if is_enough and set(p.adding) - set(p.removing) <= set(staying) else ()
 
 
 def _finish_reassignment(

@@ -84,12 +84,12 @@ def _without_adding(p: PartitionImage) -> Replicas:
 def _start(
     image: MetadataImage, topic: TopicImage, p: PartitionImage, before: Replicas, target: Replicas
 ) -> list[MetadataRecord]:
-    # An added replica may lead by now; like any leader, it leaves only when it says so itself.
-    leading = tuple(b for b in p.adding if b == p.leader)
-    removing = tuple(b for b in (*before, *leading) if b not in target)
-    draft = replace(
-        p, replicas=target + removing, adding=tuple(b for b in target if b not in before), removing=removing
-    )
+    # An added replica in sync may lead, or have led and not know yet that another does: it goes like others.
+    # It stays in both lists, so that a repeated request finds what there was before.
+    turned_back = tuple(b for b in p.adding if b in p.isr and b not in target)
+    removing = tuple(b for b in before if b not in target) + turned_back
+    adding = tuple(b for b in target if b not in before) + turned_back
+    draft = replace(p, replicas=target + removing, adding=adding, removing=removing)
     # Other replicas that are no longer to be added are removed at once: nothing relies on them.
     isr = tuple(b for b in p.isr if b in draft.replicas)
     draft = replace(draft, elr=tuple(b for b in p.elr if b in draft.replicas))

@@ -121,7 +121,7 @@ def test_a_move_that_was_called_off_replaces_its_new_leader_at_its_own_word() ->
     assert cluster.do(RestorePreferredLeaders()) == 1
     assert reassign(cluster, cancel=True) is ErrorCode.NONE
     p = cluster.partition()
-    assert (p.leader, set(p.replicas), p.adding, p.removing) == (4, {1, 2, 3, 4}, (), (4,))
+    assert (p.leader, set(p.replicas), p.adding, p.removing) == (4, {1, 2, 3, 4}, (4,), (4,))
     assert cluster.set_isr((1, 2, 3, 4)).error == NEW_LEADER
     p = cluster.partition()
     assert (p.leader, set(p.replicas), p.removing) == (1, {1, 2, 3}, ())
@@ -151,11 +151,46 @@ def test_called_off_half_way() -> None:
     cluster = three()
     assert reassign(cluster, cancel=True) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
     reassign(cluster, 4, 5)
-    assert cluster.set_isr((1, 2, 3, 4)).error == 0
     assert reassign(cluster, cancel=True) is ErrorCode.NONE
     p = cluster.partition()
     assert (set(p.replicas), p.isr, p.adding, p.removing) == ({1, 2, 3}, (1, 2, 3), (), ())
     assert p.leader_epoch == 1  # whoever was added may be so again
+
+
+def test_one_that_was_added_and_is_in_sync_goes_at_the_leaders_word_when_the_move_is_called_off() -> None:
+    """It may have led until a moment ago, and would answer reads by its lease while others commit without it."""
+    cluster = three()
+    reassign(cluster, 4, 5)
+    assert cluster.set_isr((1, 2, 3, 4)).error == 0
+    assert cluster.do(RestorePreferredLeaders()) == 1
+    cluster.fence(4)
+    cluster.beat(4)
+    assert cluster.partition().leader == 1
+    assert cluster.set_isr((1, 2, 3, 4)).error == 0
+    assert reassign(cluster, cancel=True) is ErrorCode.NONE
+    assert cluster.partition().isr == (1, 2, 3, 4)
+    assert cluster.set_isr((1, 2, 3, 4), may_end_move=False).error == 0
+    assert cluster.partition().isr == (1, 2, 3, 4)
+    assert cluster.set_isr((1, 2, 3, 4)).error == NEW_LEADER
+    p = cluster.partition()
+    assert (set(p.replicas), p.isr, p.adding, p.removing) == ({1, 2, 3}, (1, 2, 3), (), ())
+
+
+def test_a_move_that_is_called_off_twice_is_called_off() -> None:
+    """The answer to the first request was lost. The second kept the replica that was to go."""
+    cluster = three()
+    reassign(cluster, 4, 5)
+    assert cluster.set_isr((1, 2, 3, 4)).error == 0
+    assert cluster.do(RestorePreferredLeaders()) == 1
+    assert reassign(cluster, cancel=True) is ErrorCode.NONE
+    before = cluster.partition()
+    assert reassign(cluster, cancel=True) is ErrorCode.NONE
+    assert cluster.partition() == before
+    assert reassign(cluster, 1, 2, 3) is ErrorCode.NONE
+    assert cluster.partition() == before
+    # A change of mind is possible until then.
+    assert reassign(cluster, 4, 5) is ErrorCode.NONE
+    assert (cluster.partition().adding, set(cluster.partition().removing)) == ((4, 5), {1, 2, 3})
 
 
 def test_called_off_when_only_the_new_ones_have_the_data_it_waits_for_the_old_ones() -> None:
