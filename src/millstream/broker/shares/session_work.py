@@ -11,7 +11,7 @@ import msgspec
 from millstream.broker.api.call import Call
 from millstream.broker.server.memory import MemoryBudget
 from millstream.broker.shares.acknowledgements import AcknowledgementBatch, outcomes_in, settlements
-from millstream.broker.shares.consumers import Delivery, all_stored, await_and_acquire
+from millstream.broker.shares.consumers import QUEUES_AT_ONCE, Delivery, all_stored, await_and_acquire
 from millstream.broker.shares.led_queue import SLICE, LedQueue
 from millstream.broker.shares.sessions import OPEN, Place, ShareSession, ShareSessions, Source
 from millstream.broker.shares.shares import Shares
@@ -185,7 +185,7 @@ class Work:
         """
         session = self.session
         given = _given(topics)
-        if sum(map(outcomes_in, given.values())) > SLICE:
+        if sum(map(outcomes_in, given.values())) > SLICE or len(session.places) > QUEUES_AT_ONCE:
             return False
         for topic_id, index in {**session.places, **given}:
             queue = self._shares.opened(session.group_id, topic_id, index)
@@ -238,7 +238,9 @@ class Work:
         """Queues of the session's partitions that this node leads; errors of the others are noted."""
         self.errors.clear()
         found = []
-        for place in self.session.in_turn():
+        for number, place in enumerate(self.session.in_turn(), 1):
+            if number % QUEUES_AT_ONCE == 0:
+                await self._shares.pause()
             try:
                 found.append(await self._open(place))
             except KafkaError as error:

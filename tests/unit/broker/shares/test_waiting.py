@@ -1,4 +1,4 @@
-"""Waiting for messages of many queues: an arrival concerns only the queue that it is in."""
+"""Waiting for messages of many queues: an arrival concerns only the queue that it is in, and others have their turn."""
 
 import asyncio
 from types import SimpleNamespace
@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from millstream.broker.shares import consumers
 from millstream.broker.shares.consumers import await_and_acquire
 from millstream.broker.shares.direct_fetch import DirectFetch
 from millstream.broker.shares.led_queue import LedQueue
@@ -71,6 +72,27 @@ def test_who_waits_without_a_task_looks_only_where_messages_arrived(monkeypatch:
         await answered
         assert [(each.queue, each.taken.count) for each in delivered] == [(bench.queues[1], 2)]
         assert set(bench.asked) == {bench.queues[1]}
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_others_have_a_turn_while_very_many_queues_are_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumers, "QUEUES_AT_ONCE", 1)
+
+    async def scenario() -> None:
+        bench = Bench(monkeypatch)
+        await bench.release_second()
+        asked_before: list[LedQueue] = []
+        asyncio.get_running_loop().call_soon(lambda: asked_before.extend(bench.asked))
+        [delivery] = await await_and_acquire(bench.queues, "n", ALL, 0)
+        assert delivery.queue is bench.queues[1]
+        assert asked_before == bench.queues[:1]
+        # What comes to the first while the others are looked into is not missed.
+        waiting = asyncio.create_task(await_and_acquire(bench.queues, "o", ALL, 60))
+        await asyncio.sleep(0)
+        bench.queues[0].release_member("m")
+        [delivery] = await waiting
+        assert delivery.queue is bench.queues[0]
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
 
