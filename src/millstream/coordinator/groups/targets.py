@@ -120,11 +120,10 @@ def computed(turn: Turn, request: TargetsComputed, token: int) -> None:
 
 def go_on(turn: Turn, group: ConsumerGroup | ShareGroup) -> None:
     """Take some of the targets, then answer some of the members that wait for them; the rest in later turns."""
-    assigning = group.assigning
+    assigning, room = group.assigning, TAKEN_AT_ONCE
     if assigning is not None and assigning.is_computed:
-        _take(turn, group, assigning, TAKEN_AT_ONCE)
+        room = _take(turn, group, assigning, room)
     ready = [m for m, waiting in group.waiting.items() if waiting.epoch <= group.target_epoch]
-    room = TAKEN_AT_ONCE
     while ready and room > 0:
         member_id = ready.pop()
         room -= _weight(group.target(member_id))
@@ -155,7 +154,8 @@ def _is_large(group: ConsumerGroup | ShareGroup, view: TopicsView) -> bool:
     return group.weight + partitions > ASSIGNED_AT_ONCE
 
 
-def _take(turn: Turn, group: ConsumerGroup | ShareGroup, assigning: Assigning, room: int) -> None:
+def _take(turn: Turn, group: ConsumerGroup | ShareGroup, assigning: Assigning, room: int) -> int:
+    """How much room is left in this turn."""
     job = assigning.job
     while assigning.rest and room > 0:
         member_id, computed_target = assigning.rest.pop()
@@ -164,13 +164,14 @@ def _take(turn: Turn, group: ConsumerGroup | ShareGroup, assigning: Assigning, r
             turn.write(*group.target_record(member_id, target))
             room -= _weight(target)
     if assigning.rest:
-        return
+        return room
     group.assigning = None
     if group.epoch == job.epoch and assigning.metadata_hash != group.metadata_hash:
         turn.write(*group.epoch_record(job.epoch, assigning.metadata_hash))
     turn.write(*group.target_epoch_record(job.epoch))
     if group.epoch > job.epoch and group.subscriptions:
         _assign(turn, group)
+    return room
 
 
 def _weight(target: PartitionSet) -> int:
