@@ -181,7 +181,7 @@ def test_a_fourth_node_comes_and_another_goes(up: Up, tmp_path: Path) -> None:
     home.mkdir()
     fourth = NodeProcess(home, ["--node-id", "4", "--seeds", seeds], environment=ENVIRONMENT)
     try:
-        assert "not there" in cli.fails("cluster", "add", "4", "--timeout", "1")
+        assert "has not joined" in cli.fails("cluster", "add", "4", "--timeout", "1")
         fourth.start()
         assert cli.json("cluster", "add", "4") == {"node": 4, "quorum": "voter"}
         status = cli.json("cluster", "status", "--check")
