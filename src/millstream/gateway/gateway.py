@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 from millstream.config.proxy_settings import ProxySettings
@@ -16,7 +17,6 @@ from millstream.gateway.brokers import Brokers
 from millstream.gateway.consume import Consume
 from millstream.gateway.hubs import Hubs
 from millstream.gateway.metrics import GatewayMetrics
-from millstream.gateway.openapi import openapi_document
 from millstream.gateway.places import Turns
 from millstream.gateway.problems import HttpQuotas, problem_of, rendered
 from millstream.gateway.produce import Produce
@@ -108,10 +108,16 @@ class Gateway:
             "timestamp": self._now(),
         }
 
+    @cached_property
+    def _document(self) -> Response:
+        # Few read it, and it takes 0.4 MB.
+        from millstream.gateway.openapi import openapi_document
+
+        return json_response(openapi_document(self._settings))
+
     @property
     def routes(self) -> dict[str, Handler | Route]:
         body = self._settings.max_body_size
-        document = json_response(openapi_document(self._settings))
         routes: dict[str, Handler | Route] = {
             "POST /produce": Route(self._served("produce", self._produce.handle), body),
             # Consuming takes messages from others, so pages of other sites may not do it.
@@ -122,7 +128,7 @@ class Gateway:
             ),
             "GET /status": self._served("status", self._status),
             "GET /stats": self._served("stats", self._stats),
-            "GET /openapi.json": lambda _request: document,
+            "GET /openapi.json": lambda _request: self._document,
             **docs_routes(),
         }
         for path, kind in (
