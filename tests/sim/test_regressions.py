@@ -54,6 +54,11 @@ def test_a_swarm_seed_that_found_a_bug() -> None:
     assert not run_seed(71585231).problems, what
 
 
+def test_a_swarm_seed_with_a_compaction_in_the_way_of_a_repair() -> None:
+    what = "a repair waited 40 s for a compaction that could only fail at the same damage"
+    assert not run_seed(853928687).problems, what
+
+
 def test_a_swarm_seed_of_180_seconds_that_found_a_bug() -> None:
     what = "a consumer read records at others' offsets, where the offset of their batch had rotted by one"
     assert not run_seed(999141297, seconds=180).problems, what

@@ -98,12 +98,21 @@ class Cleaner:
             with suppress(OSError):
                 recover_swap(self._machine.disk, self._last_cleaned.directory)
 
+    async def end_cleaning(self, target: PartitionLog) -> None:
+        """End the cleaning of a damaged log: its repair would wait for it, for minutes perhaps, and it would fail."""
+        is_cleaned = target is self._last_cleaned and target.work is LogWork.CLEANING
+        is_swapping = self._swap_under_way is not None and not self._swap_under_way.done()
+        if is_cleaned and not is_swapping and self._process is not None:
+            await self._process.kill()
+
     def _choose(self) -> list[Partition]:
         now_ms = self._machine.expiry.now_ms()
         candidates = []
         for partition in self._partitions:
             target = partition.log
             if not target.config.compacts or target.offline is not None or not target.segments:
+                continue
+            if partition.awaits_repair:
                 continue
             self._roll_if_overdue(partition, now_ms)
             sources = self._sources(partition, now_ms)

@@ -64,6 +64,7 @@ def replica_parts(
         partitions,
         flusher,
         logs.upkeep,
+        logs.cleaner.end_cleaning,
         metrics.repaired_segments,
         replicated.damage_changed,
     )

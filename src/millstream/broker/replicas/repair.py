@@ -5,7 +5,7 @@ the active segment is sealed first, and repaired when the other replicas have it
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from millstream.broker.machine import Machine
@@ -85,6 +85,7 @@ class Repairs:
         partitions: Partitions,
         flusher: Flusher,
         upkeep: Upkeep,
+        end_cleaning: Callable[[PartitionLog], Awaitable[None]],
         repaired: Counter,
         changed: Callable[[Partition], None],
     ) -> None:
@@ -95,6 +96,7 @@ class Repairs:
         self._partitions = partitions
         self._flusher = flusher
         self._upkeep = upkeep
+        self._end_cleaning = end_cleaning
         self._repaired = repaired
         self._changed = changed
         self._making_way = MakingWay(node_id, metadata)
@@ -216,6 +218,7 @@ class Repairs:
             self._is_sound(partition, offset)
             return
         target.segments.damaged.add(damaged.base_offset)
+        await self._end_cleaning(target)
         _require_unchanged(target, damaged)
         if damaged is target.segments[-1]:
             try:

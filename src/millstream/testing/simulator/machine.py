@@ -99,10 +99,17 @@ class _CleaningProcess:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
+        self._is_killed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     async def communicate(self, data: bytes) -> Finished:
-        await asyncio.sleep(self._machine.disk_seconds * 10)
+        asyncio.get_running_loop().call_later(self._machine.disk_seconds * 10, self._end, False)
+        if await self._is_killed:
+            return Finished(-9, b"", b"killed")
         return Finished(0, encode_outcome(work(self._machine.disk, decode_job(data))), b"")
 
     async def kill(self) -> None:
-        return
+        self._end(True)
+
+    def _end(self, is_killed: bool) -> None:
+        if not self._is_killed.done():
+            self._is_killed.set_result(is_killed)

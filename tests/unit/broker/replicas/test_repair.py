@@ -23,7 +23,7 @@ def test_a_replica_that_was_removed_meanwhile_is_passed_over(monkeypatch: pytest
         raise OSError("no answer")
 
     monkeypatch.setattr(repair.ReplicaLink, "connect", fail_and_remove_the_next)
-    repairs = Repairs(1, absent, cast(Any, cluster), absent, absent, absent, absent, absent)
+    repairs = Repairs(1, absent, cast(Any, cluster), *[absent] * 6)
     partition = SimpleNamespace(topic="t", index=0, leader_id=1)
     segment = SimpleNamespace(clear=lambda: None)
     with pytest.raises(KafkaError, match="broker 3 was removed") as failed:
