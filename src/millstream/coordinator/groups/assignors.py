@@ -30,14 +30,19 @@ class AssignmentInput(msgspec.Struct, frozen=True):
     def members(self) -> list[str]:
         return sorted(self.subscribed, key=lambda member_id: (self.order[member_id], member_id))
 
+    def readers(self) -> dict[UUID, list[str]]:
+        """The members that subscribe to a topic, in their order."""
+        readers: dict[UUID, list[str]] = {}
+        for member_id in self.members():
+            for topic_id in self.subscribed[member_id]:
+                readers.setdefault(topic_id, []).append(member_id)
+        return readers
+
 
 def assign_range(given: AssignmentInput) -> dict[str, PartitionSet]:
     """Consecutive partitions of each topic: equally numbered partitions of two topics meet in one member."""
     assigned: dict[str, dict[UUID, frozenset[int]]] = {member_id: {} for member_id in given.subscribed}
-    readers: dict[UUID, list[str]] = {}
-    for member_id in given.members():
-        for topic_id in given.subscribed[member_id]:
-            readers.setdefault(topic_id, []).append(member_id)
+    readers = given.readers()
     for topic_id in sorted(given.partition_counts.keys() & readers.keys(), key=AS_NUMBER):
         share, extra = divmod(given.partition_counts[topic_id], len(readers[topic_id]))
         start = 0

@@ -13,10 +13,7 @@ Owner = TypeVar("Owner", bound=Hashable)
 
 def assign_simple(given: AssignmentInput) -> dict[str, PartitionSet]:
     assigned: dict[str, dict[UUID, frozenset[int]]] = {member_id: {} for member_id in given.subscribed}
-    readers: dict[UUID, list[str]] = {}
-    for member_id in given.members():
-        for topic_id in given.subscribed[member_id]:
-            readers.setdefault(topic_id, []).append(member_id)
+    readers = given.readers()
     for topic_id in sorted(given.partition_counts.keys() & readers.keys(), key=AS_NUMBER):
         partitions = range(given.partition_counts[topic_id])
         if partitions:
