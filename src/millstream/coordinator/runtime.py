@@ -90,16 +90,17 @@ class CoordinatorRuntime(Generic[M]):
             raise NotDecided(ErrorCode.NOT_COORDINATOR, f"{self.topic}-{partition} is not coordinated here")
         return shard.decide(request)
 
-    async def submit_to_all(self, request: Request[A]) -> list[A | KafkaError]:
+    async def submit_to_all(self, request: Request[A]) -> dict[int, A | KafkaError]:
         """Submit the same request to every partition; one partition's error does not affect the others."""
+        partitions = self.partitions
         outcomes = await asyncio.gather(
-            *(self.submit(partition, request) for partition in self.partitions), return_exceptions=True
+            *(self.submit(partition, request) for partition in partitions), return_exceptions=True
         )
-        answers: list[A | KafkaError] = []
-        for outcome in outcomes:
+        answers: dict[int, A | KafkaError] = {}
+        for partition, outcome in zip(partitions, outcomes, strict=True):
             if isinstance(outcome, BaseException) and not isinstance(outcome, KafkaError):
                 raise outcome
-            answers.append(outcome)
+            answers[partition] = outcome
         return answers
 
     def close(self) -> None:

@@ -44,7 +44,10 @@ class Coordinators(Protocol):
     async def ask_all(
         self, caller: Caller, kind: CoordinatorKind, request: Request[A], *, timeout_s: float = 10.0
     ) -> list[A]:
-        """The answers of all coordinators of the kind, on all nodes; KafkaError if one of them fails."""
+        """The answers of all coordinators of the kind, on all nodes; KafkaError if one fails or is missing.
+
+        Empty before the first use of the kind.
+        """
         ...
 
 

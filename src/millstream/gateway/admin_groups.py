@@ -34,9 +34,7 @@ class AdminGroups:
         }
 
     async def _list(self, _request: Request, caller: Caller) -> Response:
-        answers = []
-        if _GROUPS.value in self._metadata.image.topics:  # there is no coordinator before the first group
-            answers = await self._coordinators.ask_all(caller, _GROUPS, ListGroups())
+        answers = await self._coordinators.ask_all(caller, _GROUPS, ListGroups())
         found = [
             {
                 "group": each.group_id,

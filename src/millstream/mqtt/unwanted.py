@@ -12,7 +12,6 @@ from millstream.doors.mqtt_sessions import FindSubscribers
 from millstream.mqtt.share_groups import possible_filters
 from millstream.mqtt.subscriptions import SubscriptionIndex
 from millstream.protocol.errors import KafkaError
-from millstream.protocol.internal_topics import MQTT_SESSIONS_TOPIC
 from millstream.protocol.mqtt.topic_tree import TopicTree
 
 
@@ -37,10 +36,9 @@ class Unwanted:
                 self._caller, CoordinatorKind.MQTT_SESSION, FindSubscribers(self._node, asked)
             )
         except KafkaError:
+            # A coordinator is moving, loading or gone.
             return frozenset()
-        sessions = self._doors.metadata.image.topic(MQTT_SESSIONS_TOPIC)
-        if sessions is None or len(answers) < len(sessions.partitions):
-            # A coordinator is moving and has not answered.
+        if not answers:
             return frozenset()
         wanted = [any(each) for each in zip(*(answer.topics for answer in answers), strict=True)]
         return frozenset(topic for topic, is_wanted in zip(asked, wanted, strict=True) if not is_wanted)

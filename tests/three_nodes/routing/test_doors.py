@@ -319,6 +319,34 @@ def test_a_coordinator_is_asked_through_every_node(three: ThreeNodes) -> None:
     assert sorted(everywhere) == [0, 0, 0, 0, 0, 15]
 
 
+@pytest.mark.parametrize("trouble", ["it has just moved", "it may have been deposed"])
+def test_all_coordinators_answer_or_none(
+    three: ThreeNodes, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    """A coordinator without an answer was left out: its groups were not known, and their messages were deleted."""
+    hosted = counters(three)
+
+    def ask_all(number: int) -> list[int]:
+        return do(three.nodes[number], doors(three, number).coordinators.ask_all(ME, KIND, Get("none")))
+
+    for number, node in three.nodes.items():
+        # The first request makes the topic.
+        assert do(node, doors(three, number).coordinators.ask(ME, KIND, "none", Get("none"))) == 0
+    assert ask_all(1) == [0] * 6
+    index = hosted[2]._led()[0]
+    if trouble == "it has just moved":
+        three.nodes[2].loop.call_soon_threadsafe(hosted[2]._runtime.resign, index)
+    else:
+        monkeypatch.setattr(three.nodes[2].broker.logs.partitions, "has_lease", lambda: False)
+    for number in (1, 2):
+        with pytest.raises(KafkaError, match="no coordinator now") as caught:
+            ask_all(number)
+        assert caught.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    monkeypatch.undo()
+    three.nodes[2].loop.call_soon_threadsafe(hosted[2].follow_leaders)
+    assert ask_all(1) == [0] * 6
+
+
 def taken(acquired: Acquired) -> list[tuple[int, int]]:
     return [(each.record.offset, each.delivery_count) for each in acquired.deliveries()]
 

@@ -100,7 +100,7 @@ class Groups:
         return self._hosted.decide(group_id, request)
 
     async def submit_to_all(self, request: Request[A]) -> list[A | KafkaError]:
-        return await self._hosted.ask_all(request)
+        return list((await self._hosted.ask_all(request)).values())
 
     async def match_topics(self, group_id: str, pattern: str | None) -> None:
         """Before a heartbeat of a KIP-848 group: find what its regular expressions match, in a thread."""

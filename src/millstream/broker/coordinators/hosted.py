@@ -94,7 +94,7 @@ class Hosted(Generic[M]):
     async def ask(self, key: str, request: Request[A]) -> A:
         """The coordinator's answer, or the KafkaError with which it refuses."""
         answer = await self.decide(key, request)
-        self._require_newest(key)
+        self._require_newest(self.partition_of(key))
         return answer
 
     def decide(self, key: str, request: Request[A]) -> "asyncio.Future[A]":
@@ -115,15 +115,21 @@ class Hosted(Generic[M]):
         """The type of all requests that other nodes may send; None where they send none."""
         return self._definition.requests
 
-    async def ask_all(self, request: Request[A]) -> list[A | KafkaError]:
-        """Send the request to every machine; returns the answer or refusal of each."""
-        return await self._runtime.submit_to_all(request)
+    async def ask_all(self, request: Request[A]) -> dict[int, A | KafkaError]:
+        """Send the request to every machine; returns the answer or refusal of each, by partition."""
+        answers = await self._runtime.submit_to_all(request)
+        for index in answers:
+            try:
+                self._require_newest(index)
+            except KafkaError as error:
+                answers[index] = error.as_value()
+        return answers
 
-    def _require_newest(self, key: str) -> None:
+    def _require_newest(self, index: int) -> None:
         """Checked again when it is answered: the partition may have moved while the request waited."""
         partitions = self._partitions
         try:
-            partitions.require_newest(partitions.find(self.topic, self.partition_of(key)))
+            partitions.require_newest(partitions.find(self.topic, index))
         except KafkaError as error:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, error.message) from None
 

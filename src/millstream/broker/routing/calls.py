@@ -112,7 +112,7 @@ class FollowMetadata(NodeCall[bytes], frozen=True, tag=12):
 
 
 class AskAll(NodeCall[bytes], frozen=True, tag=14):
-    """As `Ask`, for all partitions that the node coordinates; the answer is a list."""
+    """As `Ask`, for all partitions that the node coordinates; the answer has them by partition."""
 
     kind: CoordinatorKind
     request: bytes

@@ -53,17 +53,29 @@ class RoutedCoordinators:
     async def ask_all(
         self, caller: Caller, kind: CoordinatorKind, request: Request[A], *, timeout_s: float = 10.0
     ) -> list[A]:
+        topic = self._routes.metadata.image.topic(kind.value)
+        if topic is None:
+            return []
         data = encode(request)
 
-        async def of_node(node_id: int) -> list[A]:
+        async def of_node(node_id: int) -> dict[int, A]:
             if self._host is not None and node_id == self._routes.view.node_id:
                 return await answers_here(self._host, kind, request)
             answers = await self._routes.link(node_id).call(caller, AskAll(kind, data), timeout_s)
-            return msgspec.msgpack.decode(answers, type=list[answer_type(type(request))])  # type: ignore[misc]
+            return msgspec.msgpack.decode(answers, type=dict[int, answer_type(type(request))])  # type: ignore[misc]
 
         nodes = [broker.broker_id for broker in self._routes.view.brokers()]
-        found = await asyncio.gather(*map(of_node, nodes))
-        return [answer for answers in found for answer in answers]
+        answers: dict[int, A] = {}
+        for found in await asyncio.gather(*map(of_node, nodes)):
+            answers |= found
+        silent = [index for index in range(len(topic.partitions)) if index not in answers]
+        if silent:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"{len(silent)} of {len(topic.partitions)} partitions of {kind.value} have no coordinator now:"
+                " try again",
+            )
+        return [answers[index] for index in sorted(answers)]
 
     async def _make_topic(self, caller: Caller, kind: CoordinatorKind, key: str, timeout_s: float) -> None:
         """Before the first request of a kind, let a node create the internal topic."""
@@ -90,14 +102,14 @@ class RoutedCoordinators:
         return next((broker.broker_id for broker in self._routes.view.brokers()), None)
 
 
-async def answers_here(host: CoordinatorHost, kind: CoordinatorKind, request: Request[A]) -> list[A]:
-    """Answers of all coordinators of this node. One that has just moved away is left out: its new node answers."""
+async def answers_here(host: CoordinatorHost, kind: CoordinatorKind, request: Request[A]) -> dict[int, A]:
+    """Answers of all coordinators of this node, by partition. One that has just moved away is left out."""
     if not host.knows(kind) or host.image.topic(kind.value) is None:
-        return []
-    answers: list[A] = []
-    for answer in await host.of(kind).ask_all(request):
+        return {}
+    answers: dict[int, A] = {}
+    for index, answer in (await host.of(kind).ask_all(request)).items():
         if not isinstance(answer, KafkaError):
-            answers.append(answer)
+            answers[index] = answer
         elif answer.code != ErrorCode.NOT_COORDINATOR:
             raise answer
     return answers

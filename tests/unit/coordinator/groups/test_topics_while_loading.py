@@ -34,7 +34,7 @@ async def loaded_meanwhile(runtime: Runtime, log: MemoryLog, change: Callable[[]
     loading = runtime.elect(0)
     assert loading is not None
     await asyncio.sleep(0)
-    [refused] = await runtime.submit_to_all(change())
+    [refused] = (await runtime.submit_to_all(change())).values()
     assert isinstance(refused, KafkaError)
     assert refused.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     log.release()
