@@ -167,7 +167,7 @@ class Node:
             await declared.begin(self.tasks, waits=self.membership is None)
         if self.membership is None:
             await self.server.start()
-        self.loop.call_soon(self.services.coordinators.start)
+        self.loop.call_soon(self.services.start)
 
     async def _open_metadata(self, endpoints: tuple[Endpoint, Endpoint]) -> MetadataService:
         machine, data_dir = self.machine, self.store.data_dir

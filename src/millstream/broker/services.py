@@ -20,6 +20,7 @@ from millstream.broker.server.long_work import LongWork
 from millstream.broker.server.memory import MemoryBudget
 from millstream.broker.shares.local_queues import LocalQueues
 from millstream.cluster.metadata.defaults import Defaults
+from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.producer_ids import ProducerIdPool
 from millstream.cluster.metadata.service import MetadataService
 from millstream.config.settings import Settings
@@ -63,6 +64,7 @@ class Services:
         self._reply_memory = reply_memory
         self._closing: list[Callable[[], None]] = []
         self._session_work: SessionWork | None = None
+        self._shows_queues = False
         # Called for topics that limit their queues only, so a node without queues makes none.
         logs.appends.admit_to_queues = lambda partition, count: self.shares.admit(partition, count)  # noqa: PLW0108
         self.coordinators = self._make_coordinators()
@@ -79,6 +81,17 @@ class Services:
             memory,
             machine.clock,
         )
+
+    def start(self) -> None:
+        """The logs are open: begin to coordinate, and to show the queues of partitions led here."""
+        self.coordinators.start()
+        self._metadata.subscribe(lambda _old, new, _records: self._show_queues(new))
+        self._show_queues(self._metadata.image)
+
+    def _show_queues(self, image: MetadataImage) -> None:
+        if not self._shows_queues and CoordinatorKind.SHARE.value in image.topics:
+            self._shows_queues = True
+            self._machine.loop.call_soon(lambda: self.shares)
 
     def _make_coordinators(self) -> CoordinatorHost:
         clock, logs = self._machine.clock, self._logs
@@ -135,7 +148,6 @@ class Services:
         """The queues that this node leads."""
         from millstream.broker.shares.samples import QueueSamples
         from millstream.broker.shares.shares import Shares
-        from millstream.observability.queue_metrics import watch_queues
 
         doors, machine = self.node_doors.doors, self._machine
         shares = Shares(
@@ -152,7 +164,7 @@ class Services:
             self._settings.performance.max_queues,
             self._long_work,
         )
-        watch_queues(self._registry, QueueSamples(shares, self._share_sessions, machine.clock))
+        QueueSamples(shares, machine.clock).watch(self._registry, self._share_sessions)
         self._closing.append(shares.close)
         return shares
 

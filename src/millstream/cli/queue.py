@@ -26,13 +26,13 @@ _COLUMNS = ("group", "topic", "partition", "depth", "in_flight", "oldest_s", "re
 @app.command("list")
 @on_cluster
 def list_(target: Target, as_json: AsJson = False) -> None:
-    """List the queues in use: depth, messages out for delivery, age of the oldest, redeliveries, dead letters.
+    """List all queues: depth, messages out for delivery, age of the oldest, redeliveries, dead letters.
 
-    A queue is in use when a consumer has come to it since its partition's leader started.
+    The last two are counted while consumers use the queue; ten minutes after the last one they begin at 0 again.
     """
     with target.queue_admin() as admin:
         queues = admin.queues()
-    nothing = f"no queues in use at {target.bootstrap}"
+    nothing = f"no queues at {target.bootstrap}"
     output.rows(_COLUMNS, [_row(each) for each in queues], as_json=as_json, nothing=nothing)
 
 

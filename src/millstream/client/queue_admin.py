@@ -44,7 +44,7 @@ class QueueAdmin:
         self._cluster = Cluster(replace(settings, asks_node_itself=True))
 
     def queues(self, group: str = "", topic: str = "") -> list[QueueRow]:
-        """The queues in use, on all nodes. A queue that no consumer has used since its leader started is not listed."""
+        """All queues, on all nodes, also those that no consumer uses."""
 
         def ask() -> list[QueueRow]:
             self._cluster.metadata([])

@@ -188,7 +188,7 @@ class Queues(Protocol):
         ...
 
     async def look(self, caller: Caller, request: LookAtQueues) -> QueueRows:
-        """Queues in use, without those not used since their leader started."""
+        """All queues, also those that no consumer uses; KafkaError while the coordinators of these do not answer."""
         ...
 
     async def peek(self, caller: Caller, request: PeekAtQueue) -> Peeked:

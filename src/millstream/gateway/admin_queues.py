@@ -80,9 +80,7 @@ class AdminQueues:
         rows = await self._rows(caller, group)
         configs = self._metadata.image.group_configs.get(group)
         if not rows and configs is None:
-            raise Problem(
-                404, "unknown group: it has no settings, and no consumer came since the node started"
-            )
+            raise Problem(404, "unknown group: it has no settings and no queues")
         return json_response({"group": group, "configs": dict(configs or {}), "queues": rows})
 
     async def _rows(self, caller: Caller, group: str, topic: str = "") -> list[dict[str, Any]]:

@@ -39,7 +39,7 @@ def queue_paths() -> dict[str, dict[str, Any]]:
     return {
         "/admin/queues": {
             "get": call(
-                "queues", "Queues in use: depth, messages out for delivery, age of the oldest, dead letters.",
+                "queues", "All queues: depth, messages out for delivery, age of the oldest, dead letters.",
                 parameters=[
                     in_query("group", "Only of this group."), in_query("topic", "Only of this topic.", NAME)
                 ],

@@ -96,15 +96,18 @@ class QueueRow(msgspec.Struct, frozen=True):
     start: int
     end: int
     depth: int
-    in_flight: int
-    runs: int
     oldest_ms: int
     """When the first unsettled message was written; -1 if there is none."""
-    delivered: int
-    redelivered: int
-    accepted: int
-    dead_letters: int
-    given_up: int
+    in_flight: int = 0
+    runs: int = 0
+    # Counted since the queue was loaded.
+    delivered: int = 0
+    redelivered: int = 0
+    accepted: int = 0
+    dead_letters: int = 0
+    given_up: int = 0
+    locks_ended: int = 0
+    expired: int = 0
 
 
 class QueueRows(msgspec.Struct, frozen=True):

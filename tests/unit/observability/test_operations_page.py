@@ -1,6 +1,7 @@
 """docs/OPERATIONS.md names every metric there is, and none that is not."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -9,6 +10,7 @@ from millstream.broker.coordinators.mqtt_sessions import MqttSessions
 from millstream.broker.handlers.fetch_sessions import FetchSessions
 from millstream.broker.routing.relays import ProxyMetrics
 from millstream.broker.server.limit_metrics import watch_limits
+from millstream.broker.shares.samples import QueueSamples
 from millstream.coordinator.mqtt_sessions.settings import SessionSettings
 from millstream.gateway.metrics import GatewayMetrics
 from millstream.http.server import HttpServer
@@ -16,7 +18,7 @@ from millstream.mqtt.door import MqttDoor
 from millstream.mqtt.statistics import Statistics, watch
 from millstream.observability.broker_metrics import BrokerMetrics
 from millstream.observability.group_metrics import GroupSamples, watch_bounds, watch_groups
-from millstream.observability.queue_metrics import watch_queues
+from millstream.runtime.clock import SystemClock
 
 PAGE = Path(__file__).parents[3] / "docs" / "OPERATIONS.md"
 
@@ -42,10 +44,13 @@ class Nothing:
 
 
 class NoQueues:
-    session_count = session_partition_count = queue_count = stretch_count = 0
+    resting = ()
 
-    def samples(self, most: int) -> list[Any]:
-        return []
+    def __len__(self) -> int:
+        return 0
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
 
 
 def broker_with() -> Any:
@@ -86,7 +91,8 @@ def test_the_page_names_all_metrics() -> None:
         node.fetch_sessions,
         node.long_work,
     )
-    watch_queues(metrics.registry, NoQueues())
+    no_queues: Any = NoQueues()
+    QueueSamples(no_queues, SystemClock()).watch(metrics.registry, lambda: (0, 0))
     hosted: Any = Nothing()
     unused: Any = None
     MqttSessions(lambda: hosted, unused, unused, unused, unused, SessionSettings(), metrics.registry)

@@ -11,6 +11,7 @@ from enum import Enum
 
 from millstream.broker.partitions.partition import Partition
 from millstream.broker.shares.log_view import ReadBatch, chosen
+from millstream.broker.shares.oldest import OldestMessage
 from millstream.broker.shares.queue_reader import QueueReader
 from millstream.broker.shares.queue_scan import QueueScan
 from millstream.broker.shares.queue_store import QueueStore
@@ -23,6 +24,7 @@ from millstream.coordinator.shares.queue_values import Acquired, DeadLetter, Out
 from millstream.coordinator.shares.records import ShareKey
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.queue_call import QueueRow
 from millstream.runtime.clock import SteadyTime
 
 _log = get_logger("millstream.queues")
@@ -88,8 +90,7 @@ class LedQueue:
         self._consumers: dict[str, int] = {}
         self._looked_ms = 0
         self._vain_bytes = 0
-        # The first unsettled message when it was last looked at, and when its batch was written.
-        self._oldest = self._oldest_ms = -1
+        self._oldest = OldestMessage()
         self._scan = QueueScan(
             self._name, self.read_log, lambda: self.upper, turns, loop, self._looked, self._failed
         )
@@ -168,22 +169,33 @@ class LedQueue:
     def depth(self) -> int:
         return self.engine.depth(self.partition.high_watermark)
 
-    @property
-    def oldest_ms(self) -> int:
-        """When the first unsettled message was written, as `look_at_oldest` has found; -1 if there is none."""
-        return self._oldest_ms if self.depth > 0 else -1
-
     def look_at_oldest(self) -> int:
-        """Read when the first unsettled message was written, unless that is known; how many bytes were read."""
-        start = self.engine.start
-        if self.depth <= 0 or start == self._oldest:
+        """For `row`: read when the first unsettled message was written; how many bytes were read."""
+        if self.depth <= 0:
             return 0
-        try:
-            read = self.read_log(start, 1)
-        except KafkaError:
-            read = []
-        self._oldest, self._oldest_ms = (start, read[0].batch.newest_ms) if read else (-1, -1)
-        return sum(len(each.data) for each in read)
+        return self._oldest.look(self.engine.start, lambda offset: self.read_log(offset, 1))
+
+    def row(self) -> QueueRow:
+        self.follow_log_start()
+        engine, counters = self.engine, self.engine.counters
+        return QueueRow(
+            self.key.group_id,
+            self.partition.topic,
+            self.key.partition,
+            engine.start,
+            engine.end,
+            self.depth,
+            self._oldest.written_ms if self.depth > 0 else -1,
+            engine.locked,
+            engine.run_count,
+            counters.delivered,
+            counters.redelivered,
+            counters.accepted,
+            counters.dead_letters,
+            counters.given_up,
+            counters.locks_ended,
+            counters.expired,
+        )
 
     # -- requests of consumers
 

@@ -2,7 +2,6 @@
 
 import asyncio
 
-from millstream.broker.shares.led_queue import LedQueue
 from millstream.broker.shares.log_view import ReadBatch
 from millstream.broker.shares.shares import Shares
 from millstream.coordinator.shares.runs import Run
@@ -27,9 +26,10 @@ _MOST_READ_BYTES = 16 << 20
 
 
 async def look(shares: Shares, request: LookAtQueues) -> QueueRows:
+    await shares.resting.known()
     wanted = [
         queue
-        for queue in shares
+        for queue in (*shares, *shares.resting)
         if request.group in ("", queue.key.group_id) and request.topic in ("", queue.partition.topic)
     ]
     rows: list[QueueRow] = []
@@ -40,7 +40,7 @@ async def look(shares: Shares, request: LookAtQueues) -> QueueRows:
             left_bytes = _MOST_READ_BYTES
         if queue.is_ready:
             left_bytes -= queue.look_at_oldest()
-            rows.append(_row_of(queue))
+            rows.append(queue.row())
     return QueueRows(tuple(rows))
 
 
@@ -82,24 +82,3 @@ async def purge(shares: Shares, request: PurgeQueue) -> Purged:
     dropped = queue.drop_available(queue.upper)
     await queue.stored()
     return Purged(dropped)
-
-
-def _row_of(queue: LedQueue) -> QueueRow:
-    queue.follow_log_start()
-    engine, counters = queue.engine, queue.engine.counters
-    return QueueRow(
-        queue.key.group_id,
-        queue.partition.topic,
-        queue.key.partition,
-        engine.start,
-        engine.end,
-        queue.depth,
-        engine.locked,
-        engine.run_count,
-        queue.oldest_ms,
-        counters.delivered,
-        counters.redelivered,
-        counters.accepted,
-        counters.dead_letters,
-        counters.given_up,
-    )

@@ -14,7 +14,9 @@ from millstream.broker.shares.dead_letters import DeadLetterWriter
 from millstream.broker.shares.led_queue import LedQueue, QueueState
 from millstream.broker.shares.partition_limits import PartitionLimits
 from millstream.broker.shares.policies import Rules, named_groups, rules_of
+from millstream.broker.shares.queue_reader import QueueReader
 from millstream.broker.shares.queue_store import QueueStore
+from millstream.broker.shares.resting import RestingQueues
 from millstream.broker.shares.topic_users import TopicUsers
 from millstream.broker.shares.turns import Turns
 from millstream.cluster.metadata.configs import AlterConfigs, ConfigAlteration, ConfigChange, ConfigOperation
@@ -74,8 +76,18 @@ class Shares:
             spawn, delete_before, lambda each: self._users.are_named(each.topic_id)
         )
         self._users = TopicUsers(coordinators, self._name_groups, spawn, self._limits.groups_known)
+        self.resting = RestingQueues(
+            coordinators,
+            partitions,
+            self._queues.__contains__,
+            lambda partition: QueueReader(partition, read_failed, loop.call_soon),
+            spawn,
+            long_work.pause,
+            most_queues,
+        )
         self._sweeper: asyncio.TimerHandle | None = None
         metadata.subscribe(self._metadata_changed)
+        self.resting.leaders_changed()
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -145,6 +157,8 @@ class Shares:
         for queue in self:
             if (queue.key.group_id, queue.partition.topic) == (group_id, topic):
                 self._drop(queue, queue.partition.not_leader())
+        for partition in self._partitions.of_topic(topic):
+            self.resting.ask_again(partition)
 
     def _make(self, key: ShareKey, partition: Partition, former: LedQueue | None) -> LedQueue:
         if former is not None:
@@ -275,6 +289,8 @@ class Shares:
             is_watched = self._limits.watches(queue)
             self._limits.closed(queue)
             self._users.forget(queue.partition)
+            if queue.partition.is_leader:
+                self.resting.ask_again(queue.partition)
             if is_watched and queue.partition.is_leader:
                 # A write has failed. The other groups wait for this one, even if it is no longer used.
                 self._open_others(queue.partition, _OPEN_AGAIN_SECONDS)
@@ -329,6 +345,8 @@ class Shares:
     ) -> None:
         if old.topics is new.topics and old.group_configs is new.group_configs:
             return
+        if old.topics is not new.topics:
+            self.resting.leaders_changed()
         for queue in self:
             topic = new.topic_by_id(queue.key.topic_id)
             if not queue.is_current or topic is None or _has_left(queue.key.group_id, old, topic):

@@ -24,7 +24,10 @@ from millstream.coordinator.shares.requests import (
     NO_SUMMARY,
     NOTHING_STORED,
     DeleteState,
+    FindQueues,
+    FoundQueue,
     InitializeState,
+    QueuesFound,
     ReadState,
     ReadSummary,
     ShareReply,
@@ -69,6 +72,7 @@ class ShareCoordinator(StateMachine[ShareRequest, ShareRecord, ShareReply, Never
             ReadSummary: self._summary,
             WriteState: self._write,
             DeleteState: self._delete,
+            FindQueues: self._find,
         }
 
     def handle(
@@ -184,6 +188,14 @@ class ShareCoordinator(StateMachine[ShareRequest, ShareRecord, ShareReply, Never
         if request.key not in self.queues:
             return [], StateDeleted()
         return [ShareRecord(_as(SnapshotKey, request.key), None)], StateDeleted()
+
+    def _find(self, request: FindQueues, _now_ms: int) -> tuple[list[ShareRecord], ShareReply]:
+        found = (
+            FoundQueue(key, queue.start, queue.end, max(queue.final, 0))
+            for key, queue in self.queues.items()
+            if key.topic_id in request.topic_ids and queue.start >= 0
+        )
+        return [], QueuesFound(tuple(found))
 
     def _renewal(self, now_ms: int) -> list[ShareRecord]:
         """Rewrite the oldest snapshot if it keeps many records from deletion."""

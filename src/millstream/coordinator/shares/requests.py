@@ -1,5 +1,7 @@
 """Requests to the share coordinator, and its answers. Each request is about one queue on one partition."""
 
+from uuid import UUID
+
 import msgspec
 
 from millstream.coordinator.decision import Request
@@ -91,5 +93,24 @@ class DeleteState(Request[StateDeleted], frozen=True):
     key: ShareKey
 
 
-ShareRequest = InitializeState | ReadState | ReadSummary | WriteState | DeleteState
-ShareReply = StateInitialized | StoredState | StateSummary | StateWritten | StateDeleted
+class FoundQueue(msgspec.Struct, frozen=True):
+    """`final`: how many records from `start` to before `end` are settled; from `end` on, nothing is known."""
+
+    key: ShareKey
+    start: int
+    end: int
+    final: int
+
+
+class QueuesFound(msgspec.Struct, frozen=True):
+    queues: tuple[FoundQueue, ...]
+
+
+class FindQueues(Request[QueuesFound], frozen=True):
+    """The queues that have begun on these topics."""
+
+    topic_ids: frozenset[UUID]
+
+
+ShareRequest = InitializeState | ReadState | ReadSummary | WriteState | DeleteState | FindQueues
+ShareReply = StateInitialized | StoredState | StateSummary | StateWritten | StateDeleted | QueuesFound

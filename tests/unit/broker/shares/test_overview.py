@@ -19,6 +19,15 @@ from support.led_queue import QueueBench, filled
 from support.logs import NOW_MS
 
 
+class NoneRest(list[LedQueue]):
+    async def known(self) -> None:
+        """There is no coordinator to ask."""
+
+
+class Queues(list[LedQueue]):
+    resting = NoneRest()
+
+
 class OneQueue:
     def __init__(self, queue: LedQueue) -> None:
         self._queue = queue
@@ -75,7 +84,7 @@ def test_a_list_of_many_queues_is_made_in_turns() -> None:
             asyncio.get_running_loop().call_soon(turn)
 
         turn()
-        shares: Any = [bench.queue] * 1_000
+        shares: Any = Queues([bench.queue] * 1_000)
         rows = await overview.look(shares, LookAtQueues("", ""))
         return len(rows.queues), turns
 
@@ -96,11 +105,11 @@ def test_a_scrape_reads_few_batches_for_the_ages_of_very_many_queues(
         queues = [bench.another(f"g{number}") for number in range(10)]
         for each in queues:
             each.read_log = partial(counted, each.key.group_id, each.read_log)  # type: ignore[method-assign]
-        shares: Any = queues
-        found = QueueSamples(shares, lambda: (0, 0), ManualClock(NOW_MS + 5_000))
+        shares: Any = Queues(queues)
+        found = QueueSamples(shares, ManualClock(NOW_MS + 5_000))
         for expected in (4, 8, 10, 10):
-            ages = [each.oldest_age_seconds for each in found.samples(100)]
-            assert sum(age > 0 for age in ages) == len(reads) == expected
+            *_, ages = found.families()
+            assert sum(age.value > 0 for age in ages.samples) == len(reads) == expected
         assert len(set(reads)) == 10
 
     def counted(
