@@ -6,7 +6,6 @@ leaves memory.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -115,12 +114,12 @@ class RestingQueues:
 
     async def known(self) -> None:
         """Wait until the coordinators have answered; KafkaError if they do not."""
-        with suppress(TimeoutError):
+        try:
             await asyncio.wait_for(self._are_known.wait(), _PATIENCE_SECONDS)
-            return
-        raise self._refused or KafkaError(
-            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the coordinators of queues have not answered yet"
-        )
+        except TimeoutError:
+            raise self._refused or KafkaError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the coordinators of queues have not answered yet"
+            ) from None
 
     async def _ask(self) -> None:
         pause_s = _GATHERING_SECONDS
@@ -136,8 +135,9 @@ class RestingQueues:
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_SECONDS)
             else:
                 self._refused, pause_s = None, _GATHERING_SECONDS
+                # Also where leaders change all the time, and a change has come meanwhile.
+                self._are_known.set()
         self._is_asking = False
-        self._are_known.set()
 
     async def _not_asked(self) -> dict[tuple[UUID, int], Partition]:
         wanted, asked = {}, {}
