@@ -23,7 +23,7 @@ from millstream.protocol.internal_topics import INTERNAL_TOPICS
 from millstream.protocol.queue_call import QueueRow
 
 # New leaders and closed queues come in bursts, which one question covers.
-_GATHERING_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 15.0
+_GATHERING_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 4.0
 _PATIENCE_SECONDS = 5.0
 _A_TURN = 2_000
 _NODE = Caller(client_id="millstream-queues")
@@ -92,7 +92,7 @@ class RestingQueues:
         self._asked: dict[Partition, int] = {}
         self._is_due = self._is_asking = False
         self._refused: KafkaError | None = None
-        self._are_known = asyncio.Event()
+        self._waiters: list[asyncio.Future[None]] = []
 
     def __iter__(self) -> Iterator[RestingQueue]:
         return (
@@ -102,7 +102,6 @@ class RestingQueues:
     def leaders_changed(self) -> None:
         """Ask about the partitions that this node has begun to lead."""
         self._is_due = True
-        self._are_known.clear()
         if not self._is_asking:
             self._is_asking = True
             self._spawn(keep_going(self._ask), "finding queues that no consumer uses")
@@ -113,9 +112,13 @@ class RestingQueues:
         self.leaders_changed()
 
     async def known(self) -> None:
-        """Wait until the coordinators have answered; KafkaError if they do not."""
+        """Wait until the coordinators have answered what was to be asked by now; KafkaError if they do not."""
+        if not self._is_asking:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
         try:
-            await asyncio.wait_for(self._are_known.wait(), _PATIENCE_SECONDS)
+            await asyncio.wait_for(waiter, _PATIENCE_SECONDS)
         except TimeoutError:
             raise self._refused or KafkaError(
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the coordinators of queues have not answered yet"
@@ -123,20 +126,24 @@ class RestingQueues:
 
     async def _ask(self) -> None:
         pause_s = _GATHERING_SECONDS
-        while self._is_due:
+        while self._is_due or self._waiters:
             await asyncio.sleep(pause_s)
             self._is_due = False
+            # Those that come from now on wait for the next answer: something may be closed meanwhile.
+            waiters, self._waiters = self._waiters, []
             wanted = await self._not_asked()
             try:
                 if wanted:
                     await self._find(wanted)
             except KafkaError as error:
                 self._refused, self._is_due = error.as_value(), True
+                self._waiters += [each for each in waiters if not each.done()]
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_SECONDS)
             else:
                 self._refused, pause_s = None, _GATHERING_SECONDS
-                # Also where leaders change all the time, and a change has come meanwhile.
-                self._are_known.set()
+                for each in waiters:
+                    if not each.done():
+                        each.set_result(None)
         self._is_asking = False
 
     async def _not_asked(self) -> dict[tuple[UUID, int], Partition]:
@@ -151,13 +158,20 @@ class RestingQueues:
                 asked[partition] = epoch
             else:
                 wanted[UUID(bytes=bytes(partition.topic_id)), partition.index] = partition
-        self._asked = asked
+        # Without those whose queues were closed meanwhile.
+        self._asked = {each: epoch for each, epoch in asked.items() if each in self._asked}
         return wanted
 
     async def _find(self, wanted: dict[tuple[UUID, int], Partition]) -> None:
-        epochs = {partition: partition.leader_epoch for partition in wanted.values()}
+        # Noted before, because a queue that is closed meanwhile has to be asked about again.
+        self._asked |= {partition: partition.leader_epoch for partition in wanted.values()}
         question = FindQueues(frozenset(topic_id for topic_id, _ in wanted))
-        answers = await self._coordinators.ask_all(_NODE, CoordinatorKind.SHARE, question)
+        try:
+            answers = await self._coordinators.ask_all(_NODE, CoordinatorKind.SHARE, question)
+        except BaseException:
+            for each in wanted.values():
+                self._asked.pop(each, None)
+            raise
         self._queues = {
             key: queue
             for key, queue in self._queues.items()
@@ -169,9 +183,6 @@ class RestingQueues:
                 partition = wanted.get((found.key.topic_id, found.key.partition))
                 if partition is not None and len(self._queues) < self._most:
                     self._queues[found.key] = RestingQueue(found, partition, self._reader_of(partition))
-        self._asked |= {
-            partition: epoch for partition, epoch in epochs.items() if partition.leader_epoch == epoch
-        }
 
     def _is_led(self, queue: RestingQueue) -> bool:
         partition = queue.partition

@@ -160,3 +160,29 @@ def test_a_list_says_that_coordinators_do_not_answer(monkeypatch: pytest.MonkeyP
         monkeypatch.undo()
         with QueueAdmin(node.listen) as admin:
             assert [row.depth for row in admin.queues()] == [4]
+
+
+def test_a_group_that_is_deleted_while_coordinators_are_asked_is_not_listed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The answer was of before, and no later one was asked for."""
+    with node_on(SimulatedDisk()) as node:
+        filled_topic(node)
+        services = node.broker.services
+        do(node, use(shares_of(node)))
+        coordinators = services.shares.resting._coordinators
+        ask_all, asked = coordinators.ask_all, 0
+
+        async def delete_meanwhile(*arguments: Any) -> Any:
+            nonlocal asked
+            asked += 1
+            answers = await ask_all(*arguments)
+            if asked == 1:
+                await services.share_offsets.delete_all(node.broker.metadata.image, ME, "workers")
+            return answers
+
+        monkeypatch.setattr(coordinators, "ask_all", delete_meanwhile)
+        close_idle_queues(node)
+        look(node)
+        assert look(node) == []
+        assert asked == 2
