@@ -172,7 +172,7 @@ def test_a_missing_segment_is_told_from_what_compaction_dropped() -> None:
     assert store.log().segments.damaged == {gone.base_offset}
 
 
-@pytest.mark.parametrize("which", [0, 1, -1], ids=["first", "between", "last"])
+@pytest.mark.parametrize("which", [1, -1], ids=["between", "last"])
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_the_file_of_an_empty_segment_is_made_again(which: int, is_clean: bool) -> None:
     store = filled(COMPACTED, keys=1)
@@ -311,7 +311,7 @@ def test_a_segment_that_was_compacted_since_the_checkpoint_is_missed() -> None:
     """Between segments in which compaction left gaps, nothing else tells that it was there."""
     store = filled(COMPACTED, keys=7)
     compact(store.log())
-    gone = next(each for each in store.log().segments if each.summary.size_bytes)
+    gone = next(each for each in store.log().segments if each.base_offset and each.summary.size_bytes)
     assert 0 < gone.base_offset < store.log().segments[-1].base_offset
     remove(store, gone)
     store.kill()

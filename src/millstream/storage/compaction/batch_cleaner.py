@@ -36,6 +36,8 @@ class BatchCleaner:
         self._new_horizon_ms = job.now_ms + job.delete_retention_ms
         self._unpack_limit_bytes = job.unpack_limit_bytes
         self._unpack_limit_records = job.unpack_limit_records
+        self._epoch = -1
+        self._begins_epoch = False
         self.next_delete_horizon_ms: int | None = None
         self.records_read = 0
         self.records_kept = 0
@@ -43,6 +45,8 @@ class BatchCleaner:
     def clean(self, header: BatchHeader, data: memoryview) -> Batch | None:
         """`data` itself if all of it stays, new bytes if it was rewritten, None if nothing stays."""
         self.records_read += header.record_count
+        self._begins_epoch = header.leader_epoch > self._epoch
+        self._epoch = max(self._epoch, header.leader_epoch)
         if header.base_offset >= self._offsets.end_offset:
             self.records_kept += header.record_count
             return data
@@ -105,13 +109,14 @@ class BatchCleaner:
         return horizon_ms
 
     def _without_records(self, header: BatchHeader, data: memoryview) -> Batch | None:
-        """None, or an empty batch where the producer's last sequence number would otherwise be lost, or the log's end:
-        a new replica, which is sent no batch up to there, would never be in sync.
+        """None, or an empty batch where something would otherwise be lost: the producer's last sequence number; the log's
+        end, for a new replica that is sent no batch up to there would never be in sync; a leader epoch, for a replica
+        that copies this log and leads later would make others cut what they have of that epoch.
         """
         is_last = header.last_offset + 1 == self._end_offset
         is_of_producer = header.producer_id >= 0
         is_of_producer &= self._last_batches.get(header.producer_id) == header.last_offset
-        if not is_last and not is_of_producer:
+        if not is_last and not is_of_producer and not self._begins_epoch:
             return None
         if header.record_count == 0:
             return data

@@ -345,6 +345,20 @@ def test_of_the_last_batch_an_empty_one_stays(files: PartitionFiles) -> None:
     assert [header.base_offset for header, _ in files.batches()] == [2]
 
 
+def test_the_first_batch_of_each_leader_epoch_stays(files: PartitionFiles) -> None:
+    """A replica that copied the log knew nothing of the epoch between, and as a leader made others cut what they had."""
+    for offset, epoch in enumerate([0, 0, 3, 3, 5, 5, 5]):
+        files.add(batch_of(keyed(offset, "a", str(offset)), leader_epoch=epoch))
+    files.clean()
+    assert files.summary() == [(6, "a", "6")]
+    kept = [(header.leader_epoch, header.base_offset, header.record_count) for header, _ in files.batches()]
+    assert kept == [(0, 0, 0), (3, 2, 0), (5, 4, 0), (5, 6, 1)]
+    files.add(batch_of(keyed(7, "a", "7"), leader_epoch=5))
+    files.clean(segment_bytes=10_000)
+    kept = [(header.leader_epoch, header.base_offset, header.record_count) for header, _ in files.batches()]
+    assert kept == [(0, 0, 0), (3, 2, 0), (5, 4, 0), (5, 7, 1)]
+
+
 def test_very_many_segments_do_not_become_one_at_once(
     files: PartitionFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
