@@ -213,6 +213,7 @@ class LedQueue:
         room, size = self._fair_share(engine, member, wanted), wanted.max_bytes
         ranges: list[Acquired] = []
         batches: list[memoryview] = []
+        priority = engine.next_priority
         lock_ms = wanted.lock_ms or engine.policy.lock_ms
         while room > 0 and offset is not None:
             try:
@@ -245,6 +246,10 @@ class LedQueue:
             if room <= 0 or (size <= 0 and ranges) or len(ranges) >= MOST_RANGES:
                 break
             offset = engine.next_available(self.upper, now_ms)
+            if ranges and engine.next_priority != priority:
+                # A reply is in the order of offsets, so records of several priorities would be mixed in it.
+                break
+            priority = engine.next_priority
         self._decided()
         return taken_of(ranges, batches, now_ms + lock_ms, lock_ms)
 

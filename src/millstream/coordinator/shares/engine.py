@@ -219,6 +219,12 @@ class QueueEngine:
             return None
         return max(self.end, self._endings.log_start)
 
+    @property
+    def next_priority(self) -> int:
+        """The priority of the record at `next_available`."""
+        ready = self._next_ready()
+        return 0 if ready is None else ready.priority
+
     def _next_ready(self) -> Run | None:
         ready = self._ledger.first_ready()
         if ready is None or self._policy.scans or not self._is_crowded:
@@ -254,7 +260,7 @@ class QueueEngine:
             member,
             now_ms + (lock_ms or self._policy.lock_ms),
             min(most, self._policy.max_locks - self.locked),
-            0 if ready is None else ready.priority,
+            self.next_priority,
             whole_batches=whole_batches,
             goes_on=goes_on,
         )
