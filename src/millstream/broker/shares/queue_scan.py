@@ -85,15 +85,15 @@ class QueueScan:
         self._looked()
 
     async def _look_apart(self, batch: ReadBatch, engine: QueueEngine) -> None:
-        policy, upper = engine.policy, self._upper()
-        job = partial(look_apart, batch, engine.scanned, upper, engine.room_to_scan)
+        policy, upper, offset = engine.policy, self._upper(), engine.scanned
+        job = partial(look_apart, batch, offset, upper, engine.room_to_scan)
         try:
             slices = await self._turns.apart(job)
         except Exception as error:  # noqa: BLE001 - consumers would wait for ever
             self._looking = None
             self._failed(error)
             return
-        if engine.policy == policy and upper <= self._upper():
+        if engine.policy == policy and offset <= engine.scanned and upper <= self._upper():
             self._slices.extend(slices)
             self._opened = slices[-1].upto - batch.batch.first if slices[-1].upto <= batch.batch.last else 0
         self._continue()

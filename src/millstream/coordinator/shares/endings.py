@@ -6,7 +6,7 @@ Once a record is no longer to be delivered, the next record of its key is.
 from collections.abc import Sequence
 
 from millstream.coordinator.shares.key_order import KeyOrder
-from millstream.coordinator.shares.ledger import Ledger
+from millstream.coordinator.shares.ledger import PARKED_MS, Ledger
 from millstream.coordinator.shares.policy import QueuePolicy
 from millstream.coordinator.shares.queue_values import Counters, DeadLetter, Reason
 from millstream.coordinator.shares.states import RecordState
@@ -39,9 +39,12 @@ class Endings:
             self.give_up(first, last, count, Reason.DELIVERIES.value)
         else:
             wait_ms = self.policy.backoff(count) if delay_ms is None else delay_ms
-            self._ledger.set(
-                first, last, AVAILABLE, count=count, due_ms=now_ms + wait_ms if wait_ms > 0 else 0
-            )
+            due_ms = now_ms + wait_ms if wait_ms > 0 else 0
+            self._ledger.set(first, last, AVAILABLE, count=count, due_ms=due_ms)
+            if len(self._keys):
+                # Delivered before the queue had an order.
+                for offset in self._keys.wait(first, last, due_ms):
+                    self._ledger.delay(offset, offset, PARKED_MS)
 
     def finish(self, first: int, last: int, state: RecordState) -> None:
         self._ledger.set(first, last, state)

@@ -129,12 +129,13 @@ class QueueEngine:
 
     @policy.setter
     def policy(self, policy: QueuePolicy) -> None:
-        """Existing locks keep their length. A queue that starts to scan begins with the next record."""
+        """Existing locks keep their length. With another order, or headers on or off, all records are scanned again."""
         former, self._policy, self._endings.policy = self._policy, policy, policy
-        if policy.scans is not former.scans:
-            # Records that were not scanned may be delivered now.
-            self._scanned = self.end
-            self._ledger.changed(self.start, self.end)
+        if (policy.order, policy.reads_headers) != (former.order, former.reads_headers):
+            self._keys.clear()
+            self._expiring.clear()
+            self._scanned = self.start
+            self._ledger.forget_marks()
 
     def depth(self, log_end: int) -> int:
         """How many records before `log_end` are not settled."""
@@ -189,12 +190,14 @@ class QueueEngine:
 
     def _mark(self, mark: Mark) -> None:
         run = self._ledger.runs.at(mark.offset)
-        if run is None or run.state is not AVAILABLE:
+        if run is None or run.state not in (AVAILABLE, ACQUIRED):
             return
-        due_ms = max(run.due_ms, mark.due_ms if run.count == 0 else 0)
+        if not self._policy.reads_headers:
+            mark = Mark(mark.offset, mark.key)
+        due_ms = run.due_ms if run.count else max(run.due_ms, mark.due_ms)
         key = b"" if self._policy.order is Order.STRICT else mark.key
         in_line = self._policy.order is not Order.NONE and key is not None
-        if in_line and not self._keys.add(mark.offset, key or b"", due_ms):
+        if in_line and not self._keys.add(mark.offset, key or b"", due_ms) and run.state is AVAILABLE:
             due_ms = PARKED_MS
         if mark.expires_ms > 0:
             self._expiring.add(mark.expires_ms, mark.offset)
@@ -272,16 +275,12 @@ class QueueEngine:
                 self._endings.pass_over(batch.first, batch.last)
             elif not offer.fill(batch.first, min(batch.last, self._scanned - 1) if scans else batch.last):
                 break
-        self._count_deliveries(offer.taken)
-        self._advance()
-        return offer.taken
-
-    def _count_deliveries(self, taken: Sequence[Acquired]) -> None:
-        for each in taken:
+        for each in offer.taken:
             length = each.last - each.first + 1
             self.counters.delivered += length
-            if each.count > 1:
-                self.counters.redelivered += length
+            self.counters.redelivered += length if each.count > 1 else 0
+        self._advance()
+        return offer.taken
 
     def _see(self, batches: Sequence[LogBatch]) -> None:
         """Cover the batches with runs; offsets before and between them hold no record."""
@@ -438,7 +437,9 @@ class QueueEngine:
     def drop_available(self, before: int, reason: Reason | None = None) -> int:
         """Give up available records before `before`, as dead letters only if there is a reason. Returns how many."""
         self._ledger.extend(before)
-        self._scanned = max(self._scanned, before)
+        unscanned = self._ledger.runs.overlapping(self._scanned, before - 1)
+        out = (each.first for each in unscanned if each.state is ACQUIRED)
+        self._scanned = max(self._scanned, next(out, before))
         settled = self.start + self.final
         if reason is None:
             self._endings.pass_over(self.start, before - 1)

@@ -24,6 +24,9 @@ class Expiries:
     def add(self, expires_ms: int, offset: int) -> None:
         heapq.heappush(self._due, (expires_ms, offset))
 
+    def clear(self) -> None:
+        self._due.clear()
+
     def forget_settled(self, unsettled: int) -> None:
         """Drop entries of settled messages if they are many more than the `unsettled` ones."""
         if len(self._due) > 2 * unsettled + _STALE_MOST:

@@ -27,6 +27,19 @@ class KeyOrder:
             self._due_ms[offset] = due_ms
         return False
 
+    def clear(self) -> None:
+        self._keys.clear()
+        self._due_ms.clear()
+        self._lines.clear()
+
+    def wait(self, first: int, last: int, due_ms: int) -> list[int]:
+        """Those of these offsets that are not the first of their key: each is due then, at the earliest."""
+        found = [
+            offset for offset in self._known(first, last) if self._lines[self._keys[offset]][0] != offset
+        ]
+        self._due_ms.update(dict.fromkeys(found, due_ms))
+        return found
+
     def settle(self, first: int, last: int) -> list[tuple[int, int]]:
         """Remove these offsets; returns each offset that is now the first of its key, and when it is due."""
         return [each for offset in self._known(first, last) for each in self._leave(offset)]

@@ -113,6 +113,14 @@ class Ledger:
             run.due_ms = due_ms
         self.changed(first, last)
 
+    def forget_marks(self) -> None:
+        """Forget what the records themselves said: priorities, delays before a first delivery, and places in line."""
+        for run in self.runs:
+            run.priority = 0
+            if run.state is AVAILABLE and (run.count == 0 or run.due_ms == PARKED_MS):
+                run.due_ms = 0
+        self.changed(self.start, self.end)
+
     def prolong(self, owner: str, first: int, last: int, due_ms: int) -> None:
         """Locks that this owner has here end no earlier than then."""
         for run in self.runs.overlapping(first, last):

@@ -209,6 +209,43 @@ def test_what_was_not_looked_into_is_delivered_when_nobody_needs_to() -> None:
     assert acquired(engine, [LogBatch(0, 9)], 10) == list(range(10))
 
 
+def test_an_order_that_is_turned_off_keeps_no_message_behind_another() -> None:
+    engine = QueueEngine(0, QueuePolicy(order=Order.KEY))
+    engine.observe([Mark(0, b"a"), Mark(1, b"a"), Mark(2, b"a")], 3)
+    assert acquired(engine, [LogBatch(0, 2)], 3) == [0]
+    engine.policy = QueuePolicy()
+    assert acquired(engine, [LogBatch(1, 2)], 3) == [1, 2]
+
+
+def test_an_order_that_is_turned_on_counts_for_what_was_delivered_before() -> None:
+    engine = QueueEngine(0, QueuePolicy())
+    assert acquired(engine, [LogBatch(0, 3)], 4) == [0, 1, 2, 3]
+    engine.policy = QueuePolicy(order=Order.KEY)
+    engine.observe([Mark(0, b"a"), Mark(1, b"a"), Mark(2, b"a"), Mark(3, b"b")], 4)
+    engine.settle(
+        "m", [Settlement(1, 1, Outcome.RELEASE, delay_ms=500), Settlement(3, 3, Outcome.RELEASE)], 0
+    )
+    assert acquired(engine, [LogBatch(0, 3)], 4, 600) == [3]
+    engine.settle("m", [Settlement(0, 0, Outcome.ACCEPT)], 600)
+    assert acquired(engine, [LogBatch(0, 3)], 4, 600) == [1]
+
+
+def test_headers_that_are_turned_off_delay_no_message_and_expire_none() -> None:
+    engine = QueueEngine(0, QueuePolicy(reads_headers=True))
+    engine.observe([Mark(0, due_ms=MILLION), Mark(1, due_ms=MILLION, expires_ms=MILLION + 1), Mark(2)], 3)
+    assert acquired(engine, [LogBatch(0, 2)], 3) == [2]
+    engine.policy = QueuePolicy()
+    assert acquired(engine, [LogBatch(0, 2)], 3) == [0, 1]
+    engine.settle("m", [Settlement(0, 2, Outcome.RELEASE)], 0)
+    assert acquired(engine, [LogBatch(0, 2)], 3, 2 * MILLION) == [0, 1, 2]
+
+
+def test_where_only_the_order_counts_headers_do_not() -> None:
+    engine = QueueEngine(0, QueuePolicy(order=Order.KEY))
+    engine.observe([Mark(0, None, due_ms=MILLION), Mark(1, None, expires_ms=1), Mark(2, None, priority=9)], 3)
+    assert acquired(engine, [LogBatch(0, 2)], 3, 2) == [0, 1, 2]
+
+
 def test_when_settled_messages_would_have_expired_is_forgotten() -> None:
     engine = QueueEngine(0, QueuePolicy(reads_headers=True))
     for first in range(0, 20_000, 100):

@@ -27,13 +27,14 @@ class Story:
         self.random = Random(seed)
         self.is_changing = self.random.random() < 0.5
         self.most_scanned = self.random.choice((6, 20, 1_000))
-        self.policy = self.some_policy(self.random.choice(tuple(Order)))
-        self.engine = QueueEngine(0, self.policy, most_scanned=self.most_scanned)
+        policy = self.some_policy(self.random.choice(tuple(Order)))
+        self.engine = QueueEngine(0, policy, most_scanned=self.most_scanned)
         self.stored = StoredQueue(Snapshot(0, 0, 0, 0, 0, 0, (), 0))
         self.marks: list[Mark] = []
         self.batches: list[LogBatch] = []
         self.letters: list[DeadLetter] = []
         self.held: dict[int, str] = {}
+        self.delivered: set[int] = set()
         self.settled: set[int] = set()
         self.log_start = self.now_ms = 0
 
@@ -79,20 +80,21 @@ class Story:
                 return
             for each in taken:
                 for at in range(each.first, each.last + 1):
-                    self.deliver(at, member, each.count)
+                    self.deliver(at, member)
                     room -= 1
 
-    def deliver(self, offset: int, member: str, count: int) -> None:
+    def deliver(self, offset: int, member: str) -> None:
         assert offset not in self.held
         assert offset not in self.settled
         assert offset >= self.log_start
-        if self.policy.scans and not self.is_changing:
-            assert count > 1 or self.marks[offset].due_ms <= self.now_ms
-            self.check_order(offset)
+        if self.engine.policy.reads_headers and offset not in self.delivered:
+            assert self.marks[offset].due_ms <= self.now_ms
+        self.check_order(offset)
+        self.delivered.add(offset)
         self.held[offset] = member
 
     def check_order(self, offset: int) -> None:
-        order, key = self.policy.order, self.marks[offset].key
+        order, key = self.engine.policy.order, self.marks[offset].key
         for earlier in range(self.engine.start, offset):
             is_alike = key is not None and key == self.marks[earlier].key
             if order is Order.STRICT or (order is Order.KEY and is_alike):
