@@ -36,8 +36,8 @@ ARCHIVED = RecordState.ARCHIVED
 
 # With so many runs, no new records are handed out until some are settled: this bounds memory and snapshots.
 MOST_RUNS = 10_000
-# With this many times as many, only records at the queue's start are handed out again, and none are scanned: the share
-# coordinator stores a limited number of runs.
+# With this many times as many, only records at the queue's start are handed out again: the share coordinator stores a
+# limited number of runs. Where records are scanned, MOST_SCANNED limits them.
 _TIMES_CROWDED = 2
 # How many unsettled records are scanned at most, if headers or keys count.
 MOST_SCANNED = 20_000
@@ -158,8 +158,10 @@ class QueueEngine:
 
     @property
     def room_to_scan(self) -> int:
-        """How many more records may be scanned."""
-        return 0 if self._is_crowded else self._most_scanned - self._unsettled_scanned
+        """How many more records may be scanned: each may be a run, and so may what was settled before it."""
+        # Only other settings leave more runs than that, to scan bit by bit.
+        share = 20 if self.run_count > 2 * self._most_scanned else 1
+        return -(-self._most_scanned // share) - self._unsettled_scanned
 
     @property
     def _is_crowded(self) -> bool:

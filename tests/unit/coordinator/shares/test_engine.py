@@ -209,6 +209,29 @@ def test_what_was_not_looked_into_is_delivered_when_nobody_needs_to() -> None:
     assert acquired(engine, [LogBatch(0, 9)], 10) == list(range(10))
 
 
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_a_queue_of_very_many_runs_goes_on_with_its_next_leader(is_loaded: bool) -> None:
+    """Every second message was settled. With 20,000 runs its next leader looked into none, and delivered nothing."""
+    policy = QueuePolicy(reads_headers=True)
+    engine = QueueEngine(0, policy, most_runs=10, most_scanned=20)
+    marks = [Mark(each, priority=9 * (each % 2)) for each in range(200)]
+
+    def deliver() -> set[int]:
+        while engine.wants_scan(200):
+            engine.observe([marks[engine.scanned]], engine.scanned + 1)
+        offset = engine.next_available(200, 0)
+        found = [] if offset is None else acquired(engine, [LogBatch(offset, 199)], 200)
+        engine.settle("m", [Settlement(each, each, Outcome.ACCEPT) for each in found], 0)
+        return set(found)
+
+    assert deliver() == set(range(1, 20, 2))
+    if is_loaded:
+        changes = engine.take_changes()
+        assert changes is not None
+        engine = QueueEngine(changes.start, policy, changes.batches, most_runs=10, most_scanned=20)
+    assert set[int]().union(*(deliver() for _ in range(200))) == set(range(200)) - set(range(1, 20, 2))
+
+
 def test_an_order_that_is_turned_off_keeps_no_message_behind_another() -> None:
     engine = QueueEngine(0, QueuePolicy(order=Order.KEY))
     engine.observe([Mark(0, b"a"), Mark(1, b"a"), Mark(2, b"a")], 3)
