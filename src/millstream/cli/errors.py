@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from millstream.client.errors import ClientError
 
 _NO_CLUSTER = "`millstream serve` starts a node, --bootstrap HOST:PORT names another address"
+_NO_GROUP = "; see `millstream group list`, or `millstream queue list` for share groups"
 _TOO_FEW = "`millstream cluster status` tells whether enough nodes are there"
 _DAMAGED = (
     ": what is stored there is damaged. Where other nodes have it, it is repaired within seconds: try again. If not,"
@@ -131,7 +132,7 @@ def message_and_code(error: "ClientError") -> "tuple[str, ExitCode]":
         (errors.ConfigurationError, "", ExitCode.USAGE),
         (errors.UnknownPartitionError, "", ExitCode.FAILURE),
         (errors.UnknownTopicError, "; see `millstream topic list`", ExitCode.FAILURE),
-        (errors.UnknownGroupError, "; see `millstream group list`", ExitCode.FAILURE),
+        (errors.UnknownGroupError, _NO_GROUP, ExitCode.FAILURE),
         (errors.ClientError, "", ExitCode.FAILURE),
     )
     hint, code = next((hint, code) for kind, hint, code in hints if isinstance(error, kind))

@@ -108,7 +108,8 @@ def _put(letters: deque[DeadLetter], letter: DeadLetter) -> None:
 
 def _said_of(queue: LedQueue, letter: DeadLetter, error: Exception) -> dict[str, str | int]:
     why = error.message if isinstance(error, KafkaError) else repr(error)
-    return {"queue": str(queue.key), "first": letter.first, "last": letter.last, "error": why}
+    topic = queue.partition.topic
+    return {"queue": str(queue.key), "topic": topic, "first": letter.first, "last": letter.last, "error": why}
 
 
 class DeadLetterWriter:

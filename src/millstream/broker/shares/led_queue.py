@@ -480,7 +480,8 @@ class LedQueue:
             told, trace = error, {}
         else:
             told, trace = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)), {"exc_info": error}
-        _log.warning("queue given up", queue=str(self.key), error=told.message, code=told.code, **trace)
+        where = {"queue": str(self.key), "topic": self.partition.topic}
+        _log.warning("queue given up", error=told.message, code=told.code, **where, **trace)
         self._writer = None
         self.close(told)
 

@@ -4,6 +4,7 @@ import asyncio
 
 from millstream.broker.shares.log_view import ReadBatch
 from millstream.broker.shares.shares import Shares
+from millstream.coordinator.shares.ledger import PARKED_MS
 from millstream.coordinator.shares.runs import Run
 from millstream.coordinator.shares.states import RecordState
 from millstream.protocol.queue_call import (
@@ -63,7 +64,7 @@ async def peek(shares: Shares, request: PeekAtQueue) -> Peeked:
         if left <= 0 or high < low or read_bytes >= _MOST_READ_BYTES:
             break
         left -= high - low + 1
-        shown.append(PeekedRun(low, high, run.state.name.lower(), run.count, run.due_ms, run.owner))
+        shown.append(PeekedRun(low, high, _shown(run), run.count, run.due_ms, run.owner))
         while low <= high and read_bytes < _MOST_READ_BYTES:
             if not read or not read[0].batch.first <= low <= read[-1].batch.last:
                 read = queue.read_log(low, _PEEK_BYTES)
@@ -75,6 +76,13 @@ async def peek(shares: Shares, request: PeekAtQueue) -> Peeked:
                     batches[each.batch.first] = each.data
             low = read[-1].batch.last + 1
     return Peeked(tuple(shown), b"".join(batches[base] for base in sorted(batches)))
+
+
+def _shown(run: Run) -> str:
+    """The state, and why an available message does not come."""
+    if run.state is not RecordState.AVAILABLE or not run.due_ms:
+        return run.state.name.lower()
+    return "in line" if run.due_ms == PARKED_MS else "delayed"
 
 
 async def purge(shares: Shares, request: PurgeQueue) -> Purged:

@@ -11,7 +11,7 @@ from millstream.broker.shares import overview, samples
 from millstream.broker.shares.led_queue import LedQueue
 from millstream.broker.shares.log_view import ReadBatch
 from millstream.broker.shares.samples import QueueSamples
-from millstream.coordinator.shares.policy import QueuePolicy
+from millstream.coordinator.shares.policy import Order, QueuePolicy
 from millstream.coordinator.shares.queue_values import Outcome, Settlement
 from millstream.protocol.queue_call import LookAtQueues, PeekAtQueue, Peeked
 from millstream.testing.clock import ManualClock
@@ -63,6 +63,21 @@ def test_the_log_is_read_once_for_many_messages_that_are_looked_at() -> None:
     peeked, reads = peek_at_every_other(200)
     assert [each.first for each in peeked.runs] == list(range(0, 200, 2))
     assert reads == 1
+
+
+def test_a_look_tells_why_a_message_does_not_come() -> None:
+    """Delayed ones, and those behind another of their key, were shown as available."""
+
+    async def scenario() -> list[str]:
+        bench = QueueBench(QueuePolicy(order=Order.STRICT), filled([b"1", b"2"]))
+        assert bench.take() == [0]
+        shares: Any = OneQueue(bench.queue)
+        before = await overview.peek(shares, PeekAtQueue("g", "t", 0, 0, 10))
+        bench.queue.settle("m", [Settlement(0, 0, Outcome.RELEASE, delay_ms=1_000)])
+        after = await overview.peek(shares, PeekAtQueue("g", "t", 0, 0, 10))
+        return [each.state for each in (*before.runs, *after.runs)]
+
+    assert asyncio.run(asyncio.wait_for(scenario(), 60)) == ["acquired", "in line", "delayed", "in line"]
 
 
 def test_no_more_of_the_log_is_read_than_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
