@@ -128,8 +128,7 @@ class QueueConsumer:
 
     def receive(self, max_messages: int = 1, timeout: float = 1.0) -> list[QueueMessage]:
         """Up to `max_messages` messages, as soon as there are any; none if none arrive within `timeout` seconds."""
-        if self._is_closed:
-            raise ClosedError("the consumer is closed; create a new one")
+        self._require_open()
         if ahead := self._of_ahead(max_messages):
             return ahead
         left_ms = max(int(timeout * 1000), 0)
@@ -154,19 +153,19 @@ class QueueConsumer:
         Accepting a message twice changes nothing, so a lost answer does no harm. If the answer to `release`, `reject`
         or `renew` is lost, the repeated call may be refused (INVALID_RECORD_STATE) although the first was carried out.
         """
-        self._settle(messages, _ACCEPT)
+        self._settle_for_caller(messages, _ACCEPT)
 
     def release(self, *messages: QueueMessage, delay: float = 0.0) -> None:
         """Return messages to the queue, to be delivered again after `delay` seconds; 0 means the group's back-off."""
-        self._settle(messages, _RELEASE, delay_ms=int(delay * 1000))
+        self._settle_for_caller(messages, _RELEASE, delay_ms=int(delay * 1000))
 
     def reject(self, *messages: QueueMessage, reason: str = "") -> None:
         """Settle messages as failed: they are not delivered again, and go to the group's dead-letter topic, if any."""
-        self._settle(messages, _REJECT, reason=reason)
+        self._settle_for_caller(messages, _REJECT, reason=reason)
 
     def renew(self, *messages: QueueMessage) -> None:
         """Renew the locks of messages, for the group's full lock time."""
-        self._settle(messages, _RENEW)
+        self._settle_for_caller(messages, _RENEW)
 
     def close(self) -> None:
         """Disconnect. Messages taken and not settled are available to others at once."""
@@ -183,6 +182,12 @@ class QueueConsumer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise ClosedError(
+                "the consumer is closed, and what it had not settled was given back; create a new one"
+            )
 
     def _next(self) -> list[QueueMessage]:
         """The next message; an empty list if none arrives soon."""
@@ -247,6 +252,11 @@ class QueueConsumer:
             self._settle_offsets(of, unreadable, _REJECT, reason="its batch cannot be read")
             self._settle_offsets(of, gaps, _GAP)
         return found
+
+    def _settle_for_caller(self, messages: Sequence[QueueMessage], outcome: int, **how: Any) -> None:
+        # After `close` they are no longer this consumer's, and a request would connect again.
+        self._require_open()
+        self._settle(messages, outcome, **how)
 
     def _settle(
         self, messages: Sequence[QueueMessage], outcome: int, *, delay_ms: int = 0, reason: str = ""
@@ -320,6 +330,7 @@ class AsyncQueueConsumer:
         self._thread = ThreadPoolExecutor(1, "millstream-queue")
 
     async def _run(self, call: Any, *args: Any, **options: Any) -> Any:
+        self._queue._require_open()  # noqa: SLF001
         return await asyncio.wrap_future(self._thread.submit(call, *args, **options))
 
     async def receive(self, max_messages: int = 1, timeout: float = 1.0) -> list[QueueMessage]:  # noqa: ASYNC109
@@ -327,6 +338,7 @@ class AsyncQueueConsumer:
         return await self._received(partial(self._queue.receive, max_messages, timeout))
 
     async def _received(self, call: Callable[[], list[QueueMessage]]) -> list[QueueMessage]:
+        self._queue._require_open()  # noqa: SLF001
         taking = self._thread.submit(call)
         try:
             return await asyncio.wrap_future(taking)
@@ -356,8 +368,9 @@ class AsyncQueueConsumer:
         await self._run(self._queue.renew, *messages)
 
     async def close(self) -> None:
-        await self._run(self._queue.close)
-        self._thread.shutdown(wait=False)
+        if not self._queue._is_closed:  # noqa: SLF001
+            await self._run(self._queue.close)
+            self._thread.shutdown(wait=False)
 
     async def __aenter__(self) -> Self:
         return self

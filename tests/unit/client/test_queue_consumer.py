@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from millstream.client import AsyncQueueConsumer, ClientError, UnknownTopicError, queue_consumer, queue_wire
+from millstream.client import (
+    AsyncQueueConsumer,
+    ClientError,
+    ClosedError,
+    UnknownTopicError,
+    queue_consumer,
+    queue_wire,
+)
 from millstream.client.queue_consumer import QueueConsumer
 from millstream.client.queue_redrive import redrive
 from millstream.protocol.errors import ErrorCode
@@ -116,6 +123,29 @@ def test_a_receive_that_was_cancelled_leaves_what_it_gets_to_the_next(broker: Br
 
     assert asyncio.run(run()) == [0, 1]
     assert not broker.settled
+
+
+def test_a_consumer_is_closed_once_and_settles_nothing_afterwards(broker: Broker) -> None:
+    """It connected again, and the message was refused as another's. The one for asyncio ended with a RuntimeError."""
+    broker.taken = [some(0, 1), some(2, 3)]
+    with QueueConsumer("t", "g") as queue:
+        [message, *_] = queue.receive(1)
+        queue.close()
+    for settle in (queue.accept, queue.release, queue.reject, queue.renew):
+        with pytest.raises(ClosedError):
+            settle(message)
+
+    async def main() -> None:
+        async with AsyncQueueConsumer("t", "g") as queue:
+            [message, *_] = await queue.receive(1)
+            await queue.close()
+        with pytest.raises(ClosedError):
+            await queue.accept(message)
+        with pytest.raises(ClosedError):
+            await queue.receive()
+
+    asyncio.run(main())
+    assert broker.settled == []
 
 
 def test_a_refusal_of_one_partition_keeps_no_other_from_being_settled(broker: Broker) -> None:
