@@ -46,6 +46,8 @@ _NAMED_WHOLE = frozenset((PREFIX + "topic", PREFIX + "partition", PREFIX + "offs
 _TOO_LARGE = frozenset((ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE))
 # Errors that may concern only one of the letters.
 _OF_ONE = _TOO_LARGE | {ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP, ErrorCode.CORRUPT_MESSAGE}
+# Fewer letters may fit: the topic may have a maximum depth.
+_OF_SEVERAL = _OF_ONE | {ErrorCode.POLICY_VIOLATION}
 _WRITER = Caller(client_id="millstream-dead-letters")
 
 
@@ -180,7 +182,7 @@ class DeadLetterWriter:
                 written = await self._send(queue, letter, form)
             except Exception as error:  # noqa: BLE001 - a fault of ours must not keep the others here
                 code = error.code if isinstance(error, KafkaError) else None
-                if code in _OF_ONE and letter.first < letter.last:
+                if code in _OF_SEVERAL and letter.first < letter.last:
                     return await self._write_halves(queue, letter, waiting)
                 if code in _TOO_LARGE and (shorter := form.shorter(error)) is not None:
                     waiting.tell("dead letter without its record", queue, letter, error)
@@ -199,7 +201,7 @@ class DeadLetterWriter:
         return False
 
     async def _write_halves(self, queue: LedQueue, letter: DeadLetter, waiting: _Waiting) -> bool:
-        """The records do not fit into one batch of the topic, or one of them is refused: write each half by itself."""
+        """The records do not fit into the topic together, or one of them is refused: write each half by itself."""
         middle = (letter.first + letter.last) // 2
         first = await self._write(queue, replace(letter, last=middle), waiting)
         return await self._write(queue, replace(letter, first=middle + 1), waiting) and first

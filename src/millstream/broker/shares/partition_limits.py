@@ -87,18 +87,20 @@ class PartitionLimits:
             self._admit_without_groups(partition, count)
         for queue in queues.values():
             queue.follow_log_start()
-            excess = queue.engine.depth(partition.log.log_end_offset) + count - config.queue_max_depth
+            depth = queue.engine.depth(partition.log.log_end_offset)
+            excess = depth + count - config.queue_max_depth
             if excess > 0 and config.queue_overflow == "refuse":
-                raise _full(f"group {queue.key.group_id} has", partition)
+                raise _full(partition, f"group {queue.key.group_id} has {depth}", count)
             # Those that wait for their dead letters were dropped before.
             if excess > queue.engine.archiving:
                 queue.drop_oldest(excess - queue.engine.archiving)
 
     def _admit_without_groups(self, partition: Partition, count: int) -> None:
         log = partition.log
-        excess = log.log_end_offset - log.log_start_offset + count - log.config.queue_max_depth
+        depth = log.log_end_offset - log.log_start_offset
+        excess = depth + count - log.config.queue_max_depth
         if excess > 0 and log.config.queue_overflow == "refuse":
-            raise _full("no group uses it yet, and there are", partition)
+            raise _full(partition, f"no group uses it yet, and there are {depth}", count)
         if excess > 0:
             self._dropped[partition] = min(log.log_start_offset + excess, log.log_end_offset)
             self._begin_deleting(partition)
@@ -110,9 +112,10 @@ class PartitionLimits:
         return {name: queue for name, queue in queues.items() if queue.state is QueueState.ACTIVE}
 
 
-def _full(who: str, partition: Partition) -> KafkaError:
+def _full(partition: Partition, who: str, count: int) -> KafkaError:
     most = partition.log.config.queue_max_depth
     return KafkaError(
         ErrorCode.POLICY_VIOLATION,
-        f"queue.max.depth of {partition.topic}-{partition.index} is {most}: {who} as many records left to settle",
+        f"queue.max.depth of {partition.topic}-{partition.index} is {most}: {who} records left to settle, and a batch"
+        f" of {count} came",
     )

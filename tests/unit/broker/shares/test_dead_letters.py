@@ -93,6 +93,19 @@ def test_letters_that_do_not_fit_into_one_batch_go_in_several() -> None:
     assert [letter.value for letter in letters_of(values, takes=1_500)] == values
 
 
+def test_letters_of_which_their_topic_has_room_for_few_go_in_several_batches() -> None:
+    """A topic with a maximum depth below a hundred refused them for ever, however empty it was."""
+    sent: list[bytes | None] = []
+
+    async def send(_caller: Any, _place: Any, messages: Sequence[Message]) -> None:
+        if len(messages) > 2:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, "queue.max.depth is 2")
+        sent.extend(each.value for each in messages)
+
+    run_rejected([b"%d" % number for number in range(5)], send)
+    assert sent == [b"%d" % number for number in range(5)]
+
+
 def test_a_letter_that_is_too_large_is_written_without_its_record_and_says_so() -> None:
     """It was tried for ever, and those behind it with it."""
     small, large, behind = letters_of([b"small", b"x" * 2_000, b"behind"], takes=1_500)

@@ -35,7 +35,7 @@ def test_messages_that_retention_deleted_do_not_fill_a_queue() -> None:
         bench = QueueBench(QueuePolicy(), filled([b"0", b"1", b"2"], queue_max_depth=3))
         of_partition = limits()
         of_partition.watch(bench.queue, bench.log.config)
-        with pytest.raises(KafkaError, match="left to settle"):
+        with pytest.raises(KafkaError, match="group g has 3 records left to settle, and a batch of 1"):
             of_partition.admit(bench.partition, 1)
         bench.log.advance_start(2)
         of_partition.admit(bench.partition, 2)
