@@ -388,6 +388,20 @@ def test_a_letter_whose_topic_is_gone_stays_and_the_topic_is_not_made(
     assert gone not in admin_for(node.bootstrap).list_topics(timeout=60).topics
 
 
+def test_a_redrive_into_a_full_queue_says_how_far_it_came(
+    node: NodeProcess, queue_topic: Callable[..., str]
+) -> None:
+    letters, full = queue_topic(), queue_topic(queue_max_depth="1")
+    for value in (b"first", b"second"):
+        send(node, letters, (None, value, {"__dlq.errors.topic": full}))
+    result = Cli(node.bootstrap).run("queue", "redrive", letters)
+    assert (result.returncode, result.stdout) == (1, b"1\n")
+    assert f"error: sending to {full}: Broker: Policy violation (POLICY_VIOLATION)" in result.stderr.decode()
+    with QueueConsumer(full, "g", node.bootstrap) as queue:
+        queue.accept(*receive(queue, 1))
+    assert Cli(node.bootstrap).ok("queue", "redrive", letters) == b"1\n"
+
+
 def test_a_refused_message_keeps_none_of_the_others_from_being_settled(
     node: NodeProcess, queue_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,8 @@ from millstream.cli.options import AsJson, Yes, confirm, parse_pairs
 from millstream.cli.target import Target, on_cluster
 
 if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
     from millstream.protocol.queue_call import QueueRow
     from millstream.protocol.records import Headers
 
@@ -146,7 +148,7 @@ def redrive(
     ] = "millstream-redrive",
 ) -> None:
     """Send dead letters back to the topics that they came from, with key, value and headers as they were."""
-    from millstream.client.errors import UnknownTopicError
+    from millstream.client.errors import TimedOutError, UnknownTopicError, from_kafka
     from millstream.client.queue_redrive import redrive as run
 
     sent = stayed = 0
@@ -159,24 +161,27 @@ def redrive(
             exists[to] = to in producer.list_topics(timeout=60).topics
         if not exists[to]:
             raise UnknownTopicError(f"there is no topic {to!r}")
-        failures: list[str] = []
+        failures: list[KafkaError] = []
         producer.produce(
             to,
             value,
             key,
             headers=list(headers),
-            on_delivery=lambda error, _: failures.append(str(error)) if error is not None else None,
+            on_delivery=lambda error, _: failures.append(error) if error is not None else None,
         )
-        if producer.flush(60) or failures:
-            from millstream.client import ClientError
+        if producer.flush(60):
+            raise TimedOutError(f"sending to {to}: no answer within 60 s")
+        if failures:
+            raise from_kafka(f"sending to {to}", failures[0])
 
-            raise ClientError(f"sending to {to}: {failures[0] if failures else 'no answer within 60 s'}")
-
-    with target.queue_consumer(topic, group) as queue:
-        for each in run(queue, send, count):
-            sent += each.topic is not None
-            stayed += each.topic is None
-    output.line(str(sent))
+    try:
+        with target.queue_consumer(topic, group) as queue:
+            for each in run(queue, send, count):
+                sent += each.topic is not None
+                stayed += each.topic is None
+    finally:
+        # Also of those before a failure.
+        output.line(str(sent))
     if stayed:
         output.note(
             f"{stayed} letters stay: they do not name their topic or hold their record, or their topic is gone"
