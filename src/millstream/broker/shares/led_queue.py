@@ -15,6 +15,7 @@ from millstream.broker.shares.oldest import OldestMessage
 from millstream.broker.shares.queue_reader import QueueReader
 from millstream.broker.shares.queue_scan import QueueScan
 from millstream.broker.shares.queue_store import QueueStore
+from millstream.broker.shares.seen_consumers import SeenConsumers
 from millstream.broker.shares.taken import NOTHING, Taken, Wanted, fair_share, taken_of
 from millstream.broker.shares.turns import Turns
 from millstream.coordinator.shares.engine import QueueEngine
@@ -29,9 +30,6 @@ from millstream.runtime.clock import SteadyTime
 
 _log = get_logger("millstream.queues")
 
-# Consumers seen within this time share the messages; how often the others are removed.
-_ACTIVE_MS = 5_000
-_LOOK_MS = 500
 # The most bytes without a message for a consumer that one turn reads: a queue may be full of expired messages.
 _MOST_VAIN_BYTES = 1 << 20
 # Settlements in one turn of the event loop: each takes up to forty microseconds.
@@ -87,8 +85,7 @@ class LedQueue:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._waiters: dict[Waiter, None] = {}
-        self._consumers: dict[str, int] = {}
-        self._looked_ms = 0
+        self._consumers = SeenConsumers()
         self._vain_bytes = 0
         self._oldest = OldestMessage()
         self._scan = QueueScan(
@@ -151,9 +148,8 @@ class LedQueue:
 
     def is_idle(self, since_ms: int) -> bool:
         """Whether nothing is locked or being written, nobody waits, and no consumer was seen since then."""
-        heard = max(self._consumers.values(), default=0)
         in_use = self.engine.locked or self.engine.archiving or self._waiters or self._writer
-        return self.is_ready and not in_use and heard <= since_ms
+        return self.is_ready and not in_use and self._consumers.last_ms <= since_ms
 
     def require_active(self) -> QueueEngine:
         if self.state is not QueueState.ACTIVE:
@@ -202,7 +198,7 @@ class LedQueue:
     def acquire(self, member: str, wanted: Wanted) -> Taken:
         """Lock messages that are available to the member now; await `stored` before replying."""
         engine, now_ms = self.require_active(), self._time.now_ms()
-        self._see(member, now_ms)
+        self._consumers.see(member, now_ms)
         self.follow_log_start()
         self._scan.look_into(engine)
         offset = engine.next_available(self.upper, now_ms)
@@ -213,9 +209,9 @@ class LedQueue:
         room, size = self._fair_share(engine, member, wanted), wanted.max_bytes
         ranges: list[Acquired] = []
         batches: list[memoryview] = []
-        priority = engine.next_priority
         lock_ms = wanted.lock_ms or engine.policy.lock_ms
         while room > 0 and offset is not None:
+            priority = engine.next_priority
             try:
                 read = self._reader.read_for(room, offset, size, self.upper)
             except KafkaError:
@@ -249,7 +245,6 @@ class LedQueue:
             if ranges and engine.next_priority != priority:
                 # A reply is in the order of offsets, so records of several priorities would be mixed in it.
                 break
-            priority = engine.next_priority
         self._decided()
         return taken_of(ranges, batches, now_ms + lock_ms, lock_ms)
 
@@ -257,9 +252,7 @@ class LedQueue:
         """Settle all of them or, with a KafkaError, none; await `stored` before replying."""
         engine, now_ms = self.require_active(), self._time.now_ms()
         engine.settle(member, settlements, now_ms)
-        if member in self._consumers:
-            # Those that only settle are forgotten after a while: anybody may settle what was settled before.
-            self._consumers[member] = now_ms
+        self._consumers.see_again(member, now_ms)
         self._decided()
 
     async def settle_in_slices(
@@ -306,7 +299,7 @@ class LedQueue:
 
     def release_member(self, member: str) -> None:
         if self.state is QueueState.ACTIVE:
-            self._consumers.pop(member, None)
+            self._consumers.forget(member)
             self.engine.release_member(member, self._time.now_ms())
             self._decided()
 
@@ -330,14 +323,6 @@ class LedQueue:
             self.engine.dead_letter_written(letter.first, letter.last)
             self.engine.counters.dead_letters += messages
             self._decided()
-
-    def _see(self, member: str, now_ms: int) -> None:
-        self._consumers[member] = now_ms
-        if now_ms - self._looked_ms >= _LOOK_MS:
-            self._looked_ms = now_ms
-            self._consumers = {
-                name: seen for name, seen in self._consumers.items() if now_ms - seen <= _ACTIVE_MS
-            }
 
     def _fair_share(self, engine: QueueEngine, member: str, wanted: Wanted) -> int:
         """How many records the member gets at most."""
