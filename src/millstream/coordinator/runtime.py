@@ -91,10 +91,13 @@ class CoordinatorRuntime(Generic[M]):
         return shard.decide(request)
 
     async def submit_to_all(self, request: Request[A]) -> dict[int, A | KafkaError]:
-        """Submit the same request to every partition; one partition's error does not affect the others."""
+        """Submit the same request to every partition, each in a turn of its own.
+
+        One partition's error does not affect the others.
+        """
         partitions = self.partitions
         outcomes = await asyncio.gather(
-            *(self.submit(partition, request) for partition in partitions), return_exceptions=True
+            *(self._submit_in_turn(partition, request) for partition in partitions), return_exceptions=True
         )
         answers: dict[int, A | KafkaError] = {}
         for partition, outcome in zip(partitions, outcomes, strict=True):
@@ -102,6 +105,10 @@ class CoordinatorRuntime(Generic[M]):
                 raise outcome
             answers[partition] = outcome
         return answers
+
+    async def _submit_in_turn(self, partition: int, request: Request[A]) -> A:
+        await self._pause()
+        return await self.submit(partition, request)
 
     def close(self) -> None:
         for partition in self.partitions:

@@ -85,6 +85,7 @@ class Shard(Generic[M]):
         self._writer: asyncio.Task[None] | None = None
         self._loader: asyncio.Task[None] | None = None
         self._trimmer: asyncio.Task[None] | None = None
+        self._ticker: asyncio.Task[None] | None = None
         self._trimmed = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -118,7 +119,7 @@ class Shard(Generic[M]):
     def close(self, error: KafkaError) -> None:
         """Give the partition up: waiting callers get `error`, and look for the new coordinator."""
         self.state = ShardState.CLOSED
-        for task in (self._writer, self._loader, self._trimmer):
+        for task in (self._writer, self._loader, self._trimmer, self._ticker):
             if task is not None:
                 task.cancel()
         self._drop_all(error)
@@ -293,6 +294,9 @@ class Shard(Generic[M]):
         self.load()
 
     def _arm_timer(self, now_ms: int) -> None:
+        if self._ticker is not None:
+            # It sets the timer when it is done.
+            return
         deadline_ms = self.machine.next_deadline()
         if self._timer is not None:
             if deadline_ms is not None and self._timer_ms <= deadline_ms:
@@ -307,6 +311,12 @@ class Shard(Generic[M]):
 
     def _on_timer(self) -> None:
         self._timer = None
+        self._ticker = asyncio.get_running_loop().create_task(self._do_what_is_due())
+
+    async def _do_what_is_due(self) -> None:
+        # The same moment may be due in all partitions: each does its part in a turn of its own.
+        await self._pause()
+        self._ticker = None
         if self.state is not ShardState.ACTIVE:
             return
         now_ms = self._time.now_ms()

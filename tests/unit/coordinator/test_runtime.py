@@ -277,6 +277,45 @@ def test_a_log_is_read_in_slices_with_a_turn_for_others_after_each() -> None:
     assert replayed == [0, 199, 399, 599, 799, 999, *[1_000] * 5]
 
 
+def test_what_many_partitions_have_to_do_at_once_is_done_by_one_in_a_turn() -> None:
+    turns: list[asyncio.Future[None]] = []
+
+    async def pause() -> None:
+        turns.append(asyncio.get_running_loop().create_future())
+        await turns[-1]
+
+    async def main() -> None:
+        runtime: Runtime = CoordinatorRuntime(
+            "__t", lambda _: CountingMachine(), lambda _: MemoryLog(), SystemClock(), lambda *_: None, pause
+        )
+        for partition in range(3):
+            loading = runtime.elect(partition)
+            assert loading is not None
+            await loading
+        waiting = [runtime.decide(partition, Wait(0)) for partition in range(3)]
+        while len(turns) < 3 and not any(each.done() for each in waiting):  # noqa: ASYNC110 - nobody is told
+            await asyncio.sleep(0.001)
+        assert len(turns) == 3
+        for done, turn in enumerate(turns):
+            assert sum(each.done() for each in waiting) == done
+            turn.set_result(None)
+            await settled()
+        assert await asyncio.gather(*waiting) == [-1, -1, -1]
+        turns.clear()
+        everywhere = asyncio.create_task(runtime.submit_to_all(Add("a", 1)))
+        await settled()
+        assert len(turns) == 3
+        for done, turn in enumerate(turns):
+            machines = runtime.machines()
+            assert sum(machine.totals.get("a", 0) for machine in machines) == done
+            turn.set_result(None)
+            await settled()
+        assert await everywhere == dict.fromkeys(range(3), 1)
+        runtime.close()
+
+    asyncio.run(main())
+
+
 def test_whoever_waits_when_the_partition_moves_is_told_so() -> None:
     async def story(runtime: Runtime, log: MemoryLog) -> None:
         waiting = asyncio.create_task(runtime.submit(0, Wait()))

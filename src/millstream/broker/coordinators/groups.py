@@ -217,6 +217,8 @@ log = get_logger("millstream.groups")
 
 # Many topics made at once reach the coordinators as one change.
 _DELAY_SECONDS = 0.02
+# Deleted topics of one change: each group may have offsets of all of them.
+_DELETED_AT_ONCE = 200
 
 
 class GroupTopics:
@@ -253,8 +255,10 @@ class GroupTopics:
             await self._changed.wait()
             await asyncio.sleep(_DELAY_SECONDS)
             self._changed.clear()
-            deleted, self._deleted = frozenset(self._deleted), set()
-            await self._tell(ChangeTopics(self._metadata.image, deleted))
+            deleted, self._deleted = sorted(self._deleted), set()
+            for start in range(0, max(len(deleted), 1), _DELETED_AT_ONCE):
+                names = frozenset(deleted[start : start + _DELETED_AT_ONCE])
+                await self._tell(ChangeTopics(self._metadata.image, names))
 
 
 class NoGroups:

@@ -215,8 +215,9 @@ def _group_of_member(turn: Turn, group_id: str) -> ClassicGroup | ConsumerGroup:
 
 
 def _on_timer(turn: Turn, timer: Timer) -> None:
-    if timer.kind is TimerKind.EXPIRE_OFFSETS:
-        offset_expiry.expire(turn)
+    step = _STEPS.get(timer.kind)
+    if step is not None:
+        step(turn)
         return
     if timer.kind is TimerKind.DELETE:
         admin.go_on_deleting(turn, timer.group_id)
@@ -296,6 +297,11 @@ _HANDLERS: Final[dict[type, Callable[..., None]]] = {
     DescribeShareGroup: admin.describe_share,
     FindShareGroups: admin.find_share,
     ForgetShareTopics: share_heartbeat.forget_share_topics,
+}
+# Work on all groups, a part of it at a time.
+_STEPS: Final[dict[TimerKind, Callable[[Turn], None]]] = {
+    TimerKind.EXPIRE_OFFSETS: offset_expiry.expire,
+    TimerKind.ORPHANS: offset_expiry.remove_orphans,
 }
 _REFUSED_BY_SHARE_GROUPS: Final[dict[type, ErrorCode]] = {
     JoinGroup: ErrorCode.INCONSISTENT_GROUP_PROTOCOL,

@@ -82,10 +82,18 @@ def _expire_some(turn: Turn, walk: ExpiryWalk, limit: int) -> int:
 
 
 def forget_topics(turn: Turn, names: frozenset[str]) -> None:
-    for group_id in turn.state.offsets.groups() if names else ():
-        for topic in names.intersection(turn.state.offsets.topics(group_id)):
-            for partition in turn.state.offsets.partitions(group_id, topic):
-                turn.write(OffsetKey(group_id, topic, partition), None)
+    """Offsets of deleted topics are gone at once; their records are removed in steps."""
+    offsets = turn.state.offsets
+    for group_id in offsets.groups() if names else ():
+        offsets.orphan(group_id, names)
+    remove_orphans(turn)
+
+
+def remove_orphans(turn: Turn) -> None:
+    for key in turn.state.offsets.take_orphans(_OFFSETS_PER_TURN):
+        turn.write(key, None)
+    if turn.state.offsets.has_orphans:
+        turn.schedule(Timer(TimerKind.ORPHANS), _PAUSE_MS)
 
 
 def remove_if_empty(turn: Turn, group: Group) -> None:

@@ -1,5 +1,6 @@
 """Committed offsets of all groups in one partition."""
 
+from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 
@@ -15,12 +16,13 @@ def size_of(metadata: str) -> int:
 
 
 class Offsets:
-    """group -> topic -> partition -> offset; changed by `replay` only."""
+    """group -> topic -> partition -> offset; changed by `replay` only, but for offsets of deleted topics."""
 
-    __slots__ = ("_count", "_groups", "metadata_bytes")
+    __slots__ = ("_count", "_groups", "_orphans", "metadata_bytes")
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
+        self._orphans: deque[tuple[str, str, Iterator[tuple[int, CommittedOffset]]]] = deque()
         self._count = 0
         self.metadata_bytes = 0
 
@@ -49,9 +51,38 @@ class Offsets:
         self._count -= 1
         self.metadata_bytes -= size_of(removed.metadata)
         if not found:
-            del topics[key.topic]
-            if not topics:
-                del self._groups[key.group_id]
+            self._drop(key.group_id, key.topic)
+
+    def orphan(self, group_id: str, names: frozenset[str]) -> None:
+        """The group's offsets of deleted topics are gone for everybody, and count until `take_orphans` has named them.
+
+        So whatever is committed from now on, for other topics of these names, is not among them.
+        """
+        topics = self._groups.get(group_id, _NONE)
+        few, many = (names, topics) if len(names) < len(topics) else (topics, names)
+        for topic in [each for each in few if each in many]:
+            self._orphans.append((group_id, topic, iter(topics[topic].items())))
+            self._drop(group_id, topic)
+
+    @property
+    def has_orphans(self) -> bool:
+        return bool(self._orphans)
+
+    def take_orphans(self, most: int) -> list[OffsetKey]:
+        """The next ones, without those that were committed again: the log has their latest record."""
+        taken = []
+        while self._orphans and most > 0:
+            group_id, topic, rest = self._orphans[0]
+            some = list(islice(rest, most))
+            if len(some) < most:
+                self._orphans.popleft()
+            most -= len(some)
+            for partition, value in some:
+                self._count -= 1
+                self.metadata_bytes -= size_of(value.metadata)
+                if self.get(group_id, topic, partition) is None:
+                    taken.append(OffsetKey(group_id, topic, partition))
+        return taken
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         return self._groups.get(group_id, _NONE).get(topic, {}).get(partition)
@@ -77,6 +108,12 @@ class Offsets:
 
     def groups(self) -> tuple[str, ...]:
         return tuple(self._groups)
+
+    def _drop(self, group_id: str, topic: str) -> None:
+        topics = self._groups[group_id]
+        del topics[topic]
+        if not topics:
+            del self._groups[group_id]
 
     def _places(self, group_id: str) -> Iterator[tuple[str, int]]:
         for topic, partitions in self._groups.get(group_id, _NONE).items():

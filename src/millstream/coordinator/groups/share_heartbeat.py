@@ -124,7 +124,7 @@ def remove_group(turn: Turn, group: ShareGroup) -> None:
 
 
 def forget_topics(turn: Turn, names: frozenset[str]) -> None:
-    for group in turn.state.share_groups.values():
+    for group in turn.state.share_groups.values() if names else ():
         _forget(turn, group, names)
 
 

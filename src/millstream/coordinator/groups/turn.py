@@ -26,8 +26,9 @@ class TimerKind(enum.Enum):
     # New targets of a group are taken in parts.
     TARGETS = "targets"
     SHARE_SESSION = "share session"
-    # A deleted group's offsets are removed in parts.
+    # Offsets of a deleted group, and of deleted topics, are removed in parts.
     DELETE = "delete"
+    ORPHANS = "orphans"
     EXPIRE_OFFSETS = "expire offsets"
 
 

@@ -81,3 +81,41 @@ def test_offsets_that_outlived_their_topic_go_though_their_removal_failed() -> N
     assert len(fetched(harness, "g").topics) == 2, "another node may have told of a topic that is new"
     harness.advance(GroupSettings().offsets_retention_check_interval_ms)
     assert [topic for topic, _ in fetched(harness, "g").topics] == ["kept"]
+
+
+def made(topics: KnownTopics, *names: str) -> KnownTopics:
+    for number, name in enumerate(names, 1):
+        topics = topics.with_topic(name, 5_000, UUID(int=number))
+    return topics
+
+
+def test_offsets_of_a_deleted_topic_are_gone_at_once_and_their_records_in_steps() -> None:
+    harness = Harness(topics=made(KnownTopics(), "gone", "kept"))
+    for group_id in ("one", "two"):
+        commit(harness, group_id, "gone", 0, 5_000)
+        commit(harness, group_id, "kept", 0, 1)
+    harness.delete_topic("gone")
+    steps = 1
+    while len(harness.machine.state.offsets) > 2:
+        assert len(harness.last_records) <= STEP
+        assert [topic for topic, _ in fetched(harness, "one").topics] == ["kept"]
+        next_step(harness)
+        steps += 1
+    assert steps >= 10
+    harness.restart()
+    assert len(harness.machine.state.offsets) == 2
+
+
+def test_what_is_committed_for_a_topic_that_is_made_again_between_two_steps_stays() -> None:
+    harness = Harness(topics=made(KnownTopics(), "again"))
+    commit(harness, "g", "again", 0, 5_000)
+    harness.delete_topic("again")
+    harness.set_topic("again", 5_000)
+    commit(harness, "g", "again", 0, 10)
+    harness.advance(60_000)
+    for _ in range(2):
+        ((topic, offsets),) = fetched(harness, "g").topics
+        assert topic == "again"
+        assert sorted(each.partition for each in offsets) == list(range(10))
+        assert len(harness.machine.state.offsets) == 10
+        harness.restart()
