@@ -111,6 +111,7 @@ class DelayedFetch:
     __slots__ = (
         "_call",
         "_fetches",
+        "_is_woken",
         "_kept",
         "_kept_bytes",
         "_memory",
@@ -141,6 +142,7 @@ class DelayedFetch:
         self._kept: dict[tuple[str | bytes, int, int], KeptBatches] = {}
         self._kept_bytes = 0
         self._missing_bytes = 0
+        self._is_woken = False
         self._memory: MemoryWaiter | None = None
         self._watched: list[Partition] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -339,7 +341,7 @@ class DelayedFetch:
     def data_arrived(self, size_bytes: int) -> None:
         self._missing_bytes -= size_bytes
         if self._missing_bytes <= 0 or size_bytes == 0:
-            self._finish()
+            self._wake()
 
     def wait_for_memory(self) -> None:
         self._memory = self._fetches.reply_memory.when_free(0, self._memory_freed)
@@ -359,7 +361,7 @@ class DelayedFetch:
     def _begin_waiting(self, patience_ms: int) -> None:
         self._reply = self._call.reply_later(on_abandoned=self._stop_waiting, on_hurried=self._finish)
         self._fetches.delayed.fetches += 1
-        self._timer = self._fetches.delayed.later(patience_ms / 1000, self._finish)
+        self._timer = self._fetches.delayed.later(patience_ms / 1000, self._wake)
 
     def _stop_waiting(self) -> ReplySlot | None:
         """Leave all lists of readers; returns the reply that is still to be sent."""
@@ -378,6 +380,11 @@ class DelayedFetch:
         if kept_bytes:
             self._fetches.reply_memory.give_back(kept_bytes)
         return reply
+
+    def _wake(self) -> None:
+        if not self._is_woken:
+            self._is_woken = True
+            self._fetches.delayed.in_turn(len(self._wanted), self._finish)
 
     def _finish(self) -> None:
         reply = self._stop_waiting()

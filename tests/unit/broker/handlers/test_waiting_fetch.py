@@ -1,10 +1,12 @@
 """A fetch that found too little waits, and reads no byte a second time."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
+from millstream.broker.server import replies
 from millstream.storage.log import PartitionLog
 from millstream.testing.disk import SimulatedDisk
 from support.inprocess import InProcessNode, node_on
@@ -100,3 +102,34 @@ def test_a_partition_that_is_named_twice_is_read_from_both_offsets(node: InProce
         [True, True, True],
         [False, True, True],
     ]
+
+
+def test_one_message_that_ends_the_wait_of_many_is_read_for_some_of_them_in_a_turn(
+    node: InProcessNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most, partitions = 100, 300
+    monkeypatch.setattr(replies, "_COST_OF_A_TURN", most)
+    reads_by_turn = [0]
+    read = PartitionLog.read
+
+    def counted(self: PartitionLog, *arguments: Any, **options: Any) -> Any:
+        if not reads_by_turn[-1]:
+            node.loop.call_soon(reads_by_turn.append, 0)
+        reads_by_turn[-1] += 1
+        return read(self, *arguments, **options)
+
+    with ExitStack() as opened:
+        writer, *readers = [opened.enter_context(RawClient(node.listen)) for _ in range(11)]
+        topic = create_topic(writer, "t", partitions)
+        for reader in readers:
+            reader.send("fetch", 12, **fetch_fields(topic, *[0] * partitions, max_wait_ms=LONG_MS))
+        wait_for(lambda: node.broker.delayed.fetches, lambda count: count == 10, "they wait")
+        monkeypatch.setattr(PartitionLog, "read", counted)
+        produce(writer, topic, batch_of(b"x" * 100))
+        for reader in readers:
+            first, *others = fetched_partitions(reader.receive())
+            assert b"x" * 100 in first.records
+            assert not any(each.records for each in others)
+    assert sum(reads_by_turn) == 10 * partitions
+    # The end of a turn is noted within the next one.
+    assert max(reads_by_turn) <= 2 * partitions
