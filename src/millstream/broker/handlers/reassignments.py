@@ -23,15 +23,15 @@ from kio.schema.list_partition_reassignments.v0.response import (
 
 from millstream.broker.api.call import Call
 from millstream.broker.handlers.admin import answer, code_of, message_of, others_first, submit_within
-from millstream.cluster.metadata.commands import slices_of
+from millstream.cluster.metadata.commands import CHANGED_AT_ONCE, slices_of
 from millstream.cluster.metadata.image import MetadataImage, PartitionImage
 from millstream.cluster.metadata.leader_elections import ElectionOutcome, ElectLeaders
 from millstream.cluster.metadata.reassignments import AlterReassignments, Reassignment, ReassignmentOutcome
 from millstream.cluster.metadata.service import MetadataService
 from millstream.protocol.errors import ErrorCode
 
-# Partitions changed by one command.
-_AT_ONCE = 250
+# Left out of the answer for all partitions; one may have been deleted meanwhile.
+_NO_NEWS = (ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 async def alter_partition_reassignments(
@@ -46,7 +46,7 @@ async def alter_partition_reassignments(
         for each in topic.partitions
     )
     outcomes: list[ReassignmentOutcome] = []
-    for some in slices_of(wanted, _AT_ONCE, lambda each: (each.topic, each.index)):
+    for some in slices_of(wanted, CHANGED_AT_ONCE, lambda each: (each.topic, each.index)):
         command = AlterReassignments(some, request.allow_replication_factor_change)
         outcomes += await submit_within(metadata, command, request.timeout)
         await others_first()
@@ -112,14 +112,17 @@ async def elect_leaders(
     metadata: MetadataService, request: ElectLeadersRequest, call: Call
 ) -> ElectLeadersResponse:
     """Elects preferred leaders, or leaders of partitions that only an unclean election can give one."""
-    slices: list[tuple[tuple[str, int], ...] | None] = [None]
-    if request.topic_partitions is not None:
-        named = ((topic.topic, index) for topic in request.topic_partitions for index in topic.partitions)
-        slices = [*slices_of(named, _AT_ONCE, lambda each: each)]
+    topics = request.topic_partitions
+    if topics is None:
+        wanted = ((topic.name, p.index) for topic in metadata.image.topics.values() for p in topic.partitions)
+    else:
+        wanted = ((topic.topic, index) for topic in topics for index in topic.partitions)
     outcomes: list[ElectionOutcome] = []
-    for some in slices:
+    for some in slices_of(wanted, CHANGED_AT_ONCE, lambda each: each):
         outcomes += await submit_within(metadata, ElectLeaders(request.election_type, some), request.timeout)
         await others_first()
+    if topics is None:
+        outcomes = [each for each in outcomes if each.error is None or each.error.code not in _NO_NEWS]
     ordered = sorted(outcomes, key=lambda each: (each.topic, each.index))
     return answer(
         ElectLeadersResponse,

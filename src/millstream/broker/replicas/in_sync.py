@@ -10,6 +10,7 @@ from uuid import UUID
 from millstream.broker.machine import Machine
 from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.registry import Partitions
+from millstream.cluster.metadata.commands import CHANGED_AT_ONCE
 from millstream.cluster.metadata.in_sync_sets import ChangeInSyncSets, InSyncChange, InSyncResult
 from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.replication import UNKNOWN, LeaderState, PendingChange
@@ -20,7 +21,6 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 log = get_logger("millstream.replicas")
 
 _RETRY_SECONDS = 0.1
-_MOST_CHANGES = 1000
 # The metadata will show the outcome: they have moved on, or the controller is behind.
 _TO_BE_SEEN = frozenset(
     {
@@ -90,7 +90,7 @@ class InSyncSets:
             if not self._proposed and not self._to_examine:
                 await self._has_work.wait()
             self._has_work.clear()
-            while self._to_examine and len(self._proposed) < _MOST_CHANGES:
+            while self._to_examine and len(self._proposed) < CHANGED_AT_ONCE:
                 partition = next(iter(self._to_examine))
                 # Before it is proposed: an error must not hold up the others.
                 del self._to_examine[partition]

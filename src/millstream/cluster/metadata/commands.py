@@ -13,6 +13,9 @@ Result_co = TypeVar("Result_co", covariant=True)
 
 NewId = Callable[[], UUID]
 
+CHANGED_AT_ONCE = 250
+"""Partitions that one command changes: each node applies a command in one turn of its loop."""
+
 
 class Decision(msgspec.Struct, Generic[Result_co], frozen=True):
     """`result` is the answer once `records` are durable; without records nothing changes."""

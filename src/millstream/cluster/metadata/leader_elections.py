@@ -3,7 +3,6 @@ leaders.
 """
 
 from collections import Counter
-from collections.abc import Iterator
 from enum import IntEnum
 from uuid import UUID
 
@@ -11,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from millstream.cluster.metadata.brokers import registered
-from millstream.cluster.metadata.commands import Decision, NewId
+from millstream.cluster.metadata.commands import CHANGED_AT_ONCE, Decision, NewId
 from millstream.cluster.metadata.difference import partition_changed
 from millstream.cluster.metadata.election import Losses, Seek, next_state, rules_of
 from millstream.cluster.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
@@ -33,10 +32,8 @@ class ElectionOutcome(msgspec.Struct, frozen=True):
 
 
 class ElectLeaders(msgspec.Struct, frozen=True):
-    """Without `partitions`, for all of them; the answer then leaves out those that need no election."""
-
     kind: int
-    partitions: tuple[tuple[str, int], ...] | None = None
+    partitions: tuple[tuple[str, int], ...]
 
     def decide(self, image: MetadataImage, _new_id: NewId, /) -> Decision[tuple[ElectionOutcome, ...]]:
         try:
@@ -48,12 +45,9 @@ class ElectLeaders(msgspec.Struct, frozen=True):
             ) from None
         records: list[MetadataRecord] = []
         outcomes: list[ElectionOutcome] = []
-        wanted = _all(image) if self.partitions is None else dict.fromkeys(self.partitions)
-        for topic, index in wanted:
+        for topic, index in dict.fromkeys(self.partitions):
             error = _elect(image, topic, index, kind, records)
-            is_news = error is None or error.code is not ErrorCode.ELECTION_NOT_NEEDED
-            if is_news or self.partitions is not None:
-                outcomes.append(ElectionOutcome(topic, index, error))
+            outcomes.append(ElectionOutcome(topic, index, error))
         return Decision(tuple(records), tuple(outcomes))
 
 
@@ -100,7 +94,7 @@ class RestorePreferredLeaders(msgspec.Struct, frozen=True):
     """
 
     allowed_percent: int = 10
-    limit: int = 1000
+    limit: int = CHANGED_AT_ONCE
 
     def decide(self, image: MetadataImage, _new_id: NewId, /) -> Decision[int]:
         own: Counter[int] = Counter()
@@ -118,10 +112,6 @@ class RestorePreferredLeaders(msgspec.Struct, frozen=True):
                     if p.leader != first and first in poor and first in p.isr and len(records) < self.limit:
                         _move(image, topic, p, Seek.PREFERRED, records)
         return Decision(tuple(records), len(records))
-
-
-def _all(image: MetadataImage) -> Iterator[tuple[str, int]]:
-    return ((topic.name, p.index) for topic in image.topics.values() for p in topic.partitions)
 
 
 def _elect(

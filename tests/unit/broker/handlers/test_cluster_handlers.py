@@ -15,6 +15,8 @@ from kio.schema.list_partition_reassignments.v0.request import ListPartitionReas
 from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 
+from millstream.cluster.metadata.commands import CHANGED_AT_ONCE
+from millstream.cluster.metadata.leader_elections import ElectionOutcome, ElectLeaders
 from millstream.protocol.errors import ErrorCode, KafkaError
 from support.admin_handlers import PATIENCE, in_loop, new_topic, running
 from support.kio_messages import build
@@ -130,6 +132,32 @@ async def test_elections_and_reassignments_on_a_node_alone(tmp_path: Path) -> No
             "list_partition_reassignments", ListPartitionReassignmentsRequest(timeout=PATIENCE, topics=None)
         )
         assert listed.topics == ()
+
+
+@in_loop
+async def test_all_leaders_are_elected_some_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path, new_topic("a", 200), new_topic("b", 200)) as broker:
+        commands: list[ElectLeaders] = []
+
+        async def noted(command: ElectLeaders) -> list[ElectionOutcome]:
+            commands.append(command)
+            codes = {0: None, 1: ErrorCode.ELECTION_NOT_NEEDED, 2: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+            return [
+                ElectionOutcome(topic, index, code and KafkaError(code))
+                for topic, index in command.partitions
+                for code in (codes.get(index, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),)
+            ]
+
+        monkeypatch.setattr(broker.metadata, "submit", noted)
+        request = elect_leaders_v2.ElectLeadersRequest(
+            election_type=0, topic_partitions=None, timeout=PATIENCE
+        )
+        response = await broker.call("elect_leaders", request)
+    assert [len(command.partitions) for command in commands] == [CHANGED_AT_ONCE, 400 - CHANGED_AT_ONCE]
+    named = [[p.partition_id for p in topic.partition_result] for topic in response.replica_election_results]
+    assert named == [[0, *range(3, 200)]] * 2
 
 
 @in_loop

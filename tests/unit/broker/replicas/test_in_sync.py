@@ -6,6 +6,7 @@ from typing import Any
 
 from millstream.broker.machine import Tasks
 from millstream.broker.replicas.in_sync import InSyncSets
+from millstream.cluster.metadata.commands import CHANGED_AT_ONCE
 from millstream.cluster.metadata.in_sync_sets import ChangeInSyncSets, InSyncResult
 from millstream.cluster.replication import LeaderState
 from millstream.protocol.errors import ErrorCode
@@ -39,12 +40,14 @@ class Controller:
         self.broker_epoch = 7
         self.image = SimpleNamespace(brokers={})
         self.asked: list[int] = []
+        self.most = 0
         self._failures = failures
 
     async def submit(self, command: ChangeInSyncSets) -> list[InSyncResult]:
         if self._failures:
             self._failures -= 1
             raise ZeroDivisionError
+        self.most = max(self.most, len(command.changes))
         self.asked += [change.index for change in command.changes]
         return [InSyncResult(ErrorCode.NONE, 1, 4, (1,), 0) for _ in command.changes]
 
@@ -75,6 +78,15 @@ def test_what_could_not_be_asked_for_is_asked_for_again() -> None:
     controller = Controller(failures=1)
     assert shrunk(controller, Led(0)) == [(1,)]
     assert controller.asked == [0]
+
+
+def test_very_many_are_changed_by_several_commands() -> None:
+    """Each is applied in one turn of the loop, here and on all other nodes."""
+    controller = Controller()
+    count = 2 * CHANGED_AT_ONCE + 1
+    assert shrunk(controller, *map(Led, range(count))) == [(1,)] * count
+    assert sorted(controller.asked) == [*range(count)]
+    assert controller.most == CHANGED_AT_ONCE
 
 
 def test_nobody_is_taken_out_within_a_session_by_its_own_settings() -> None:

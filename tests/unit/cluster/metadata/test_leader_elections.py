@@ -131,14 +131,7 @@ def test_what_is_unknown_is_said_so() -> None:
     assert elect(cluster, ElectionType.PREFERRED, "no") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert elect(cluster, ElectionType.PREFERRED, index=9) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     with pytest.raises(KafkaError, match="Unknown election type 7"):
-        cluster.do(ElectLeaders(7, None))
-
-
-def test_for_all_partitions_only_those_are_named_that_needed_it() -> None:
-    cluster = displaced()
-    cluster.create(2, 1, topic="fine")
-    outcomes = cluster.do(ElectLeaders(ElectionType.PREFERRED))
-    assert [(each.topic, each.error) for each in outcomes] == [("t", None)]
+        cluster.do(ElectLeaders(7, ()))
 
 
 def test_a_broker_that_leads_too_little_of_its_own_gets_it_back() -> None:
