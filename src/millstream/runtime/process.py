@@ -18,9 +18,15 @@ _ENDING = (signal.SIGTERM, signal.SIGINT)
 def told_to_stop(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
     """Set on SIGTERM and Ctrl-C."""
     stop = asyncio.Event()
+
+    def tell(_number: int, _frame: object) -> None:
+        # A node that could not start has closed its loop, and is about to say why.
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(stop.set)
+
     for number in _ENDING:
         # Not `loop.add_signal_handler`: removing its handler restores the default action, which ends the process.
-        signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(stop.set))
+        signal.signal(number, tell)
     return stop
 
 

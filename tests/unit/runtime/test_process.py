@@ -71,3 +71,20 @@ def test_freed_memory_is_used_again_without_page_faults() -> None:
     done = subprocess.run([sys.executable, "-c", CHURN], capture_output=True, text=True, check=True)
     # Each megabyte would be 256 of them.
     assert int(done.stdout) < 4 * 256 * 5
+
+
+ENDING = """
+import asyncio, os, signal, sys
+from millstream.runtime.process import told_to_stop
+loop = asyncio.new_event_loop()
+told_to_stop(loop)
+loop.close()
+os.kill(os.getpid(), signal.SIGTERM)
+print("the reason why it ends", file=sys.stderr)
+sys.exit(1)
+"""
+
+
+def test_a_signal_that_comes_when_the_loop_is_closed_hides_no_reason() -> None:
+    ended = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (1, "the reason why it ends\n")
