@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from millstream.broker.server.frame_memory import Address, IncomingFrame
-from millstream.broker.server.intake import LONGEST_TURN_SECONDS, Intake, Pause
+from millstream.broker.server.intake import Intake, Pause
 from millstream.broker.server.listener import Listener, Relay
 from millstream.broker.server.replies import ReplyQueue
 from millstream.doors.caller import Caller
@@ -58,7 +58,7 @@ class Connection(asyncio.BufferedProtocol):
         self.address = NOWHERE
         self._life = Life.OPEN
         dispatcher = server.dispatcher
-        self._intake = Intake(partial(dispatcher.dispatch, self), dispatcher.clock, server.loop)
+        self._intake = Intake(partial(dispatcher.dispatch, self), dispatcher.clock, server.loop, server.turn)
         self.replies = ReplyQueue(server.loop, server.reply_memory, server.metrics.bytes_out, self._intake)
         self.peer = ""
         self.client = ""
@@ -147,7 +147,7 @@ class Connection(asyncio.BufferedProtocol):
         at, end = 0, len(data)
         largest, handle = self._server.max_request_bytes, self._intake.handle
         clock = self._server.dispatcher.clock
-        began = clock()
+        until = 0.0
         while end - at >= 4:
             size: int = I32.unpack_from(data, at)[0]
             if size < MIN_REQUEST_BYTES or size > largest:
@@ -167,8 +167,12 @@ class Connection(asyncio.BufferedProtocol):
                 at += 4 + size
             if self._life is _CLOSED:
                 return
-            if at < end and clock() - began > LONGEST_TURN_SECONDS:
-                began = float("inf")
+            if at == end:
+                break
+            if not until:
+                until = self._server.turn.until()
+            if clock() > until:
+                until = float("inf")
                 self._intake.let_others_go_first()
         self._partial = bytes(data[at:])
 

@@ -5,8 +5,10 @@ import enum
 from collections import deque
 from collections.abc import Callable
 
-# Requests that arrive together are handled for this long, then other connections have a turn.
+# Requests that arrive together are handled for this long, then other connections have a turn. When all connections with
+# several requests have had so much of a turn of the loop, each handles one at a time.
 LONGEST_TURN_SECONDS = 0.01
+_LONGEST_TURN_OF_ALL_SECONDS = 0.05
 
 
 class Pause(enum.IntEnum):
@@ -29,17 +31,43 @@ class Pause(enum.IntEnum):
 _MEMORY_ONLY = {Pause.MEMORY}
 
 
+class SharedTurn:
+    """The turn of the loop that a node's connections share; it begins with the first that has several requests."""
+
+    __slots__ = ("_clock", "_end", "_loop")
+
+    def __init__(self, clock: Callable[[], float], loop: asyncio.AbstractEventLoop) -> None:
+        self._clock = clock
+        self._loop = loop
+        self._end: float | None = None
+
+    def until(self) -> float:
+        """How long a connection that begins now may go on with its further requests."""
+        now = self._clock()
+        if self._end is None:
+            self._end = now + _LONGEST_TURN_OF_ALL_SECONDS
+            self._loop.call_soon(self._next)
+        return min(now + LONGEST_TURN_SECONDS, self._end)
+
+    def _next(self) -> None:
+        self._end = None
+
+
 class Intake:
     """While there is a reason to pause, nothing is read from the socket, and requests that were read wait in line."""
 
-    __slots__ = ("_clock", "_dispatch", "_line", "_loop", "_transport", "_works", "is_reading", "pauses")
+    __slots__ = (
+        "_clock", "_dispatch", "_line", "_loop", "_transport", "_turn", "_works", "is_reading", "pauses"
+    )  # fmt: skip
 
     def __init__(
         self,
         dispatch: Callable[[memoryview], None],
         clock: Callable[[], float],
         loop: asyncio.AbstractEventLoop,
+        turn: SharedTurn,
     ) -> None:
+        self._turn = turn
         self._dispatch: Callable[[memoryview], None] | None = dispatch
         """None when nothing is handled any more."""
         self._clock = clock
@@ -70,10 +98,10 @@ class Intake:
             self._dispatch(request)
 
     def handle_waiting(self) -> None:
-        began = self._clock()
+        until = self._turn.until() if self._line else 0.0
         while self._line and self._dispatch is not None and self._may_handle:
             self._dispatch(memoryview(bytearray(self._line.popleft())))
-            if self._line and self._clock() - began > LONGEST_TURN_SECONDS:
+            if self._line and self._clock() > until:
                 self.let_others_go_first()
         self._update()
 

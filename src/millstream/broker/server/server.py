@@ -6,10 +6,12 @@ import os
 import re
 import socket
 from collections.abc import Callable
+from functools import cached_property
 
 from millstream.broker.api.dispatch import Dispatcher
 from millstream.broker.server.connection import Connection
 from millstream.broker.server.frame_memory import Address, FrameBuffers, FrameMemory
+from millstream.broker.server.intake import SharedTurn
 from millstream.broker.server.listener import Listener
 from millstream.broker.server.memory import MemoryBudget
 from millstream.config.settings import PerformanceSettings
@@ -55,6 +57,10 @@ class Server:
         self._ended = EndedConnections(loop)
         shortest, longest = _IDLE_CHECK_SECONDS
         self._idle_check_seconds = max(shortest, min(longest, settings.idle_timeout / 2000))
+
+    @cached_property
+    def turn(self) -> SharedTurn:
+        return SharedTurn(self.dispatcher.clock, self.loop)
 
     @property
     def addresses(self) -> int:
