@@ -57,6 +57,8 @@ class LocalLog:
         )
         self._may_acknowledge_early = False
         """The disk says so, since a flush of this process."""
+        self.is_catching_up = False
+        """A replica that is not in sync: it gets records that others may have flushed long ago."""
         self._unsynced = Unsynced()
         self._unsynced.small_files.update(state.unwritten)
         self.place = LogDirectory(files.disk, directory, identity, self._unsynced)
@@ -75,10 +77,11 @@ class LocalLog:
     def is_flushed_first(self) -> bool:
         """Whether a record is acknowledged only when it is on disk.
 
-        So it is in a durable topic, and in any topic until the directory says otherwise: after a crash, what it says
-        decides whether acknowledged records may be missing, not the setting of that time.
+        So it is in a durable topic, and in any topic until the replica is in sync, and until the directory says
+        otherwise: after a crash, what it says decides whether acknowledged records may be missing, not the setting of
+        that time.
         """
-        return self.config.durable or not self._may_acknowledge_early
+        return self.config.durable or self.is_catching_up or not self._may_acknowledge_early
 
     @property
     def is_being_changed(self) -> bool:

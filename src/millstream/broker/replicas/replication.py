@@ -56,6 +56,7 @@ class Replication:
 
     def update(self, partition: Partition, image: PartitionImage) -> None:
         """Take the role that the metadata gives this node."""
+        partition.log.is_catching_up = self._node_id not in image.isr
         if partition.log.health.is_doubtful and self._node_id in image.isr:
             partition.log.trust()
         self.recovered.changed(image)

@@ -1,0 +1,87 @@
+"""A topic that is flushed later loses what was written since its last flush, and only if the power fails."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pytest
+
+from millstream.broker.node import Node
+from millstream.broker.partitions.partition import Partition
+from millstream.broker.replicas import following
+from millstream.cluster.metadata.image import PartitionImage
+from millstream.cluster.metadata.reassignments import AlterReassignments, Reassignment
+from millstream.cluster.metadata.topics import CreateTopics, NewTopic
+from millstream.protocol.record_batch import check_produced
+from millstream.testing.disk import SimulatedDisk
+from millstream.testing.disk.content import Survival
+from millstream.testing.simulator.node import SimulatedNode
+from support.logs import batch_of, read_values
+from support.simulated_story import Story
+
+_LATER = (("flush.messages", "1000000"),)
+Result = TypeVar("Result")
+
+
+def broker_of(node: SimulatedNode) -> Node:
+    assert node.broker is not None
+    return node.broker
+
+
+async def on(node: SimulatedNode, work: Callable[[Node], Awaitable[Result]]) -> Result:
+    async def done() -> Result:
+        return await work(broker_of(node))
+
+    return await node.machine.loop.create_task(done(), context=node.process.context)
+
+
+def seen_by(node: SimulatedNode) -> PartitionImage:
+    return broker_of(node).metadata.image.topics["t"].partitions[0]
+
+
+def copy_at(node: SimulatedNode) -> Partition | None:
+    return None if node.broker is None else node.broker.partitions.get("t", 0)
+
+
+def leads(node: SimulatedNode) -> bool:
+    copy = copy_at(node)
+    return copy is not None and copy.is_leader
+
+
+async def write(broker: Node, *values: bytes) -> None:
+    found = broker.partitions.get("t", 0)
+    assert found is not None
+    for value in values:
+        data = memoryview(bytearray(batch_of([value], timestamp_ms=broker.machine.clock.now_ms())))
+        broker.logs.appends.append(found, data, check_produced(data, 9), by_all=True)
+
+
+def test_a_replica_that_is_moved_has_on_its_disk_what_was_on_the_disk_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # One batch in a reply: the first one waits for the disk in any topic.
+    monkeypatch.setattr(following, "PARTITION_BYTES", 1)
+    monkeypatch.setattr(SimulatedDisk, "_draw_survival", lambda _: Survival.NOTHING)
+
+    async def told(story: Story) -> None:
+        controller = story.controller()
+        old, new = story.others(controller)
+        create = CreateTopics((NewTopic("t", assignments=((0, (old.node_id,)),), configs=_LATER),))
+        await on(controller, lambda broker: broker.metadata.submit(create))
+        await story.until(lambda: leads(old))
+        await on(old, lambda broker: write(broker, b"a", b"b"))
+        copy = copy_at(old)
+        assert copy is not None
+        await on(old, lambda broker: broker.logs.flusher.sync(copy))
+        assert copy.log.flushed_offset == 2
+        move = AlterReassignments((Reassignment("t", 0, (new.node_id,)),))
+        await on(controller, lambda broker: broker.metadata.submit(move))
+        await story.until(lambda: leads(new))
+        await story.until(lambda: seen_by(controller).replicas == (new.node_id,))
+        new.crash(power_loss=True)
+        new.start()
+        await story.until(lambda: leads(new))
+        found = copy_at(new)
+        assert found is not None
+        assert read_values(found.log) == [b"a", b"b"]
+
+    Story().run(told)
