@@ -85,3 +85,36 @@ def test_a_replica_that_is_moved_has_on_its_disk_what_was_on_the_disk_before(
         assert read_values(found.log) == [b"a", b"b"]
 
     Story().run(told)
+
+
+def test_a_replica_that_comes_back_and_leads_has_nothing_that_was_deleted_meanwhile() -> None:
+    async def told(story: Story) -> None:
+        controller = story.controller()
+        first, second = story.others(controller)
+        configs = (*_LATER, ("min.insync.replicas", "1"))
+        both = (first.node_id, second.node_id)
+        create = CreateTopics((NewTopic("t", assignments=((0, both),), configs=configs),))
+        await on(controller, lambda broker: broker.metadata.submit(create))
+        await story.until(lambda: leads(first) and copy_at(second) is not None)
+        await on(first, lambda broker: write(broker, b"a", b"b", b"c"))
+        copy, other = copy_at(first), copy_at(second)
+        assert copy is not None
+        assert other is not None
+        await story.until(lambda: copy.high_watermark == other.high_watermark == 3)
+        story.cut(second)
+        await story.until(lambda: seen_by(first).isr == (first.node_id,))
+        await on(first, lambda broker: broker.logs.upkeep.delete_records_before(copy, 2))
+        low = await on(first, lambda broker: broker.replicas.replication.low_watermark(copy, 2, 10.0))
+        assert low == 2, "the deletion is acknowledged"
+        for way in ((second, controller), (controller, second)):
+            story.cluster.network.heal(*(node.name for node in way))
+        await story.until(lambda: not story.is_fenced(second, by=controller))
+        second.machine.disk_seconds = 1.0
+        story.cluster.network.heal_all()
+        await story.until(lambda: len(seen_by(controller).isr) == 2)
+        first.crash(power_loss=False)
+        await story.until(lambda: leads(second))
+        assert other.log.log_start_offset == 2
+        assert read_values(other.log) == [b"c"]
+
+    Story().run(told)

@@ -13,7 +13,7 @@ from millstream.broker.partitions.registry import Partitions
 from millstream.cluster.metadata.commands import CHANGED_AT_ONCE
 from millstream.cluster.metadata.in_sync_sets import ChangeInSyncSets, InSyncChange, InSyncResult
 from millstream.cluster.metadata.service import MetadataService
-from millstream.cluster.replication import UNKNOWN, LeaderState, PendingChange
+from millstream.cluster.replication import LeaderState, PendingChange
 from millstream.observability.logs import get_logger
 from millstream.observability.tasks import keep_going
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -32,14 +32,6 @@ _TO_BE_SEEN = frozenset(
 )
 
 _Proposed = tuple[Partition, LeaderState, PendingChange]
-
-
-def start_of_members(partition: Partition) -> int:
-    """The lowest log start of a new in-sync replica: with a lower one it would bring back deleted records as leader.
-
-    UNKNOWN where the topic is not durable: followers move their start with their next flush, which may be far off.
-    """
-    return partition.log.log_start_offset if partition.log.config.durable else UNKNOWN
 
 
 class InSyncSets:
@@ -115,7 +107,8 @@ class InSyncSets:
         joining = [
             each
             for each in state.replicas
-            if state.may_join(each, start_of_members(partition))
+            # With a lower start it would bring back deleted records as leader.
+            if state.may_join(each, partition.log.log_start_offset)
             and self._is_eligible(state, each)
             # A silent one would have to leave again at once, over and over while nothing is committed.
             and not state.is_lagging(each, end, now, max_lag_seconds)

@@ -6,7 +6,7 @@ from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.registry import Partitions
 from millstream.broker.replicas.fetcher import ReplicaFetcher
 from millstream.broker.replicas.following import Copying
-from millstream.broker.replicas.in_sync import InSyncSets, start_of_members
+from millstream.broker.replicas.in_sync import InSyncSets
 from millstream.broker.replicas.recovered import RecoveredReplicas
 from millstream.broker.replicas.sessions import ReplicaSessions
 from millstream.cluster.metadata.election import staying_in_sync
@@ -146,7 +146,7 @@ class Replication:
             fetcher.leader_changed()
         for partition in self._partitions:
             state = partition.replication
-            if state is not None and state.may_join(broker_id, start_of_members(partition)):
+            if state is not None and state.may_join(broker_id, partition.log.log_start_offset):
                 self.in_sync.consider(partition)
 
     def follower_fetched(
@@ -169,7 +169,9 @@ class Replication:
             )
         partition.count_replicas()
         may_end_move = state.is_move_ready and broker_id in state.removing and state.may_end_move
-        if state.pending is None and (may_end_move or state.may_join(broker_id, start_of_members(partition))):
+        if state.pending is None and (
+            may_end_move or state.may_join(broker_id, partition.log.log_start_offset)
+        ):
             self.in_sync.consider(partition)
 
     async def low_watermark(self, partition: Partition, wanted: int, timeout_s: float) -> int:
