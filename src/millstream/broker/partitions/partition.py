@@ -81,6 +81,7 @@ class Partition:
         "_sizes",
         "_visible_size",
         "awaits_repair",
+        "damaged_from",
         "flushing",
         "high_watermark",
         "index",
@@ -120,6 +121,8 @@ class Partition:
             self.high_watermark = max(min(high_watermark, log.log_end_offset), log.log_start_offset)
         self.awaits_repair: set[int] = set()
         """Offsets of damage that another replica may repair. Until then the leader does not count this replica."""
+        self.damaged_from: int | None = None
+        """Uncommitted records from here on are unreadable here: nothing behind is committed while this node leads."""
         self.flushing = False
         self._flushes = flushes
         self._acks: deque[tuple[int, AckWaiter]] = deque()
@@ -269,6 +272,8 @@ class Partition:
             return
         if log.epochs.latest < leader_epoch:
             log.begin_epoch(leader_epoch, log.log_end_offset)
+        if self.damaged_from is not None and self.damaged_from >= self.high_watermark:
+            replication.damaged_from = self.damaged_from
         self._sizes.mark(log.log_end_offset, log.appended_bytes)
         self.count_replicas()
 

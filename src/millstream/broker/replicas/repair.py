@@ -66,14 +66,6 @@ def _require_unchanged(target: PartitionLog, damaged: Segment) -> None:
         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, "the segment is being changed")
 
 
-def _bound(partition: Partition, offset: int) -> None:
-    """Keep this leader from committing records that it cannot read."""
-    state = partition.replication
-    if state is not None:
-        state.damaged_from = offset if state.damaged_from is None else min(state.damaged_from, offset)
-        partition.log.health.has_damaged_end = True
-
-
 class Repairs:
     """Repairs one segment of a partition at a time, with retries until it succeeds or the partition is gone."""
 
@@ -100,8 +92,8 @@ class Repairs:
         self._repaired = repaired
         self._changed = changed
         self._making_way = MakingWay(node_id, metadata)
-        self._wanted: dict[Partition, dict[int, None]] = {}
-        """Offsets in damaged segments."""
+        self._wanted: dict[Partition, dict[int, int | None]] = {}
+        """Offsets in damaged segments, and from where on their records are damaged if that is not committed."""
         self.unrepaired: dict[Partition, NotRepaired] = {}
         """Why the last attempt to repair a partition failed."""
         self._looked_at: set[Segment] = set()
@@ -115,10 +107,10 @@ class Repairs:
             if at >= 0 and partition.log.segments[at].base_offset not in partition.log.segments.damaged:
                 self._look_at(partition, partition.log.segments[at])
             return
-        if offset >= partition.high_watermark:
-            _bound(partition, offset)
         is_busy = partition in self._wanted
-        self._wanted.setdefault(partition, {})[offset] = None
+        wanted = self._wanted.setdefault(partition, {})
+        wanted[offset] = offset if offset >= partition.high_watermark else wanted.get(offset)
+        self._bind(partition)
         self._await(partition, offset)
         if not is_busy:
             self._machine.tasks.spawn(self._repair(partition), "repair")
@@ -205,6 +197,7 @@ class Repairs:
                 del wanted[offset]
                 self.unrepaired.pop(partition, None)
                 self._await_no_more(partition, offset)
+                self._bind(partition)
 
     async def _repair_segment(self, partition: Partition, offset: int) -> None:
         target = partition.log
@@ -215,7 +208,6 @@ class Repairs:
         sound_to = await self._sound_to(damaged, target)
         if sound_to is None:
             target.segments.damaged.discard(damaged.base_offset)
-            self._is_sound(partition, offset)
             return
         target.segments.damaged.add(damaged.base_offset)
         await self._end_cleaning(target)
@@ -232,7 +224,8 @@ class Repairs:
             at_offset = max(offset, sound_to)
             if at_offset < partition.high_watermark:
                 raise _NotToBeHad("the damaged segment is not committed yet")
-            _bound(partition, at_offset)
+            self._wanted[partition][offset] = at_offset
+            self._bind(partition)
             raise _NotToBeHad(*await self._making_way.ask(partition))
         repaired = RepairedSegment(target, damaged.summary, end_offset)
         try:
@@ -261,11 +254,13 @@ class Repairs:
             bytes=repaired.size_bytes,
         )
 
-    def _is_sound(self, partition: Partition, offset: int) -> None:
+    def _bind(self, partition: Partition) -> None:
+        """Keep this node from committing records that it cannot read, now or when it leads next."""
+        bounds = self._wanted[partition].values()
+        uncommitted = [each for each in bounds if each is not None and each >= partition.high_watermark]
+        partition.damaged_from = min(uncommitted, default=None)
         if partition.replication is not None:
-            others = [each for each in self._wanted[partition] if each != offset]
-            uncommitted = [each for each in others if each >= partition.high_watermark]
-            partition.replication.damaged_from = min(uncommitted, default=None)
+            partition.replication.damaged_from = partition.damaged_from
             partition.log.health.has_damaged_end = bool(uncommitted)
             partition.count_replicas()
 
