@@ -242,6 +242,8 @@ class Partition:
         self.high_watermark = high_watermark
         grown, self._visible_size = max(size - self._visible_size, 1), size
         _acknowledge(self, self._acks, high_watermark)
+        # Some may have come while there were other replicas, which a reassignment has taken away.
+        _acknowledge(self, self._local_acks, high_watermark)
         if self._readers:
             for waiter in list(self._readers):
                 waiter.data_arrived(grown)

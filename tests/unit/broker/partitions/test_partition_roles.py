@@ -96,6 +96,16 @@ def test_all_waits_for_every_member_and_one_only_for_the_leaders_disk() -> None:
     assert partition.high_watermark == 1
 
 
+def test_who_waits_for_the_leaders_disk_is_answered_when_the_other_replicas_are_taken_away() -> None:
+    partition = partition_of(2)
+    waiter, behind_it = Waiter(), Waiter()
+    partition.await_acknowledged(append(partition), waiter, by_all=False)
+    partition.lead(5, None)
+    partition.await_acknowledged(append(partition), behind_it, by_all=False)
+    sync(partition)
+    assert waiter.outcomes == behind_it.outcomes == [ErrorCode.NONE]
+
+
 def test_followers_that_were_faster_than_the_own_disk_do_not_acknowledge() -> None:
     partition = partition_of()
     waiter = Waiter()
