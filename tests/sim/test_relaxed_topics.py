@@ -12,9 +12,12 @@ from millstream.cluster.metadata.image import PartitionImage
 from millstream.cluster.metadata.reassignments import AlterReassignments, Reassignment
 from millstream.cluster.metadata.topics import CreateTopics, NewTopic
 from millstream.protocol.record_batch import check_produced
+from millstream.storage.epoch_check import EpochCheck
 from millstream.testing.disk import SimulatedDisk
 from millstream.testing.disk.content import Survival
 from millstream.testing.simulator.node import SimulatedNode
+from millstream.testing.simulator.plan import draw_late_flushes
+from millstream.testing.simulator.run import run_seed
 from support.logs import batch_of, read_values
 from support.simulated_story import Story
 
@@ -118,3 +121,24 @@ def test_a_replica_that_comes_back_and_leads_has_nothing_that_was_deleted_meanwh
         assert read_values(other.log) == [b"c"]
 
     Story().run(told)
+
+
+def seeds_of_late_flushes(first: int) -> list[int]:
+    return [seed for seed in dict.fromkeys((first, *range(1, 400))) if draw_late_flushes(seed)][:30]
+
+
+def test_nothing_is_lost_where_no_power_fails() -> None:
+    for seed in seeds_of_late_flushes(22)[:2]:
+        assert not run_seed(seed).problems
+
+
+def test_a_start_that_gives_up_what_no_flush_has_confirmed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill leaves records of a leader's epoch that the file of the epochs does not have yet."""
+    unsure = EpochCheck._unsure
+
+    def as_in_a_durable_topic(check: EpochCheck, claimed: int) -> int | None:
+        check.is_durable = True
+        return unsure(check, claimed)
+
+    monkeypatch.setattr(EpochCheck, "_unsure", as_in_a_durable_topic)
+    assert any(run_seed(seed).problems for seed in seeds_of_late_flushes(248))

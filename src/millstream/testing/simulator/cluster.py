@@ -41,7 +41,7 @@ class SimulatedCluster:
             number: SimulatedNode(Machine(name, loop, Random(random.getrandbits(64))), number, settings)
             for number, name in enumerate(names, 1)
         }
-        self.splits_jobs = False
+        self.splits_jobs = self.keeps_caches = False
         self.removed: dict[int, None] = {}
         """Nodes that were removed from the cluster and are not started again."""
         self.given_up: dict[int, None] = {}
@@ -54,6 +54,12 @@ class SimulatedCluster:
         self.splits_jobs = True
         for node in self.nodes.values():
             node.machine.splits_jobs = True
+
+    def keep_caches(self) -> None:
+        """No loss of power loses unsynced bytes. Call before anything is started."""
+        self.keeps_caches = True
+        for node in self.nodes.values():
+            node.machine.keeps_cache = True
 
     def jobs_of_current(self) -> list[SplitJob]:
         """Jobs under way on the machine whose program runs now."""
@@ -80,7 +86,7 @@ class SimulatedCluster:
         """Add a node with an empty disk that knows the first nodes' addresses; it is not started."""
         number = len(self.nodes) + 1
         machine = Machine(f"n{number}", self.loop, random)
-        machine.splits_jobs = self.splits_jobs
+        machine.splits_jobs, machine.keeps_cache = self.splits_jobs, self.keeps_caches
         node = SimulatedNode(machine, number, self._settings)
         self.nodes[number] = node
         return node

@@ -45,6 +45,8 @@ class Machine:
         """The typical duration of a job at the disk."""
         self.splits_jobs = False
         """Whether the threads' jobs run in pieces."""
+        self.keeps_cache = False
+        """Whether the page cache outlives a loss of power."""
         self._threads: list[SimulatedWorkers] = []
 
     @property
@@ -67,7 +69,7 @@ class Machine:
         self.process.is_alive = False
         for threads in self._threads:
             threads.crash(self.disk, self.random)
-        self.disk.restart(power_loss=power_loss)
+        self.disk.restart(power_loss=power_loss and not self.keeps_cache)
         self.loop.network.process_died(self.process, silently=power_loss)
 
     def _job_seconds(self) -> float:

@@ -28,7 +28,7 @@ _VALUES = {
     "unclean.leader.election.enable": ("false",),
 }
 # For topics that have it from the beginning.
-_ROUTING = {"client.routing": ("direct", "proxy")}
+_OF_SOME = {"client.routing": ("direct", "proxy"), "flush.messages": ("1", "3", "1000000")}
 
 
 class SimulatedOperator:
@@ -60,7 +60,7 @@ class SimulatedOperator:
             "growth": self._grow,
         }
         self._works = [works[kind] for kind in does]
-        self._values = _VALUES | (_ROUTING if _ROUTING.keys() & configs.keys() else {})
+        self._values = _VALUES | {name: values for name, values in _OF_SOME.items() if name in configs}
         self._writes = [Write(f"{topic}: {name}", value, 0.0, 0.0) for name, value in configs.items()]
         """Alter settings; without an answer it is unknown whether they were, or will be, set."""
 

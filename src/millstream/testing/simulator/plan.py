@@ -25,6 +25,9 @@ _TORN_SHARE = 0.1
 _ROUTINGS: tuple[dict[str, str], ...] = ({}, {}, {"client.routing": "proxy"}, {"client.routing": "direct"})
 _SPLIT_SHARE = 0.25
 _DAY_MS = "86400000"
+_LATE_SHARE = 0.1
+# Faults that lose unflushed records although the page cache is kept.
+_LOSE_UNFLUSHED = {"failing_sync", "bit_rot", TORN_BLACKOUT, *DECAY}
 
 
 class Profile(StrEnum):
@@ -94,6 +97,10 @@ class Plan:
     splits_jobs: bool
     """Whether threads' jobs run in pieces, with other jobs in between."""
     sides: tuple[SidePlan, ...] = field(default=())
+    late_flushes: dict[str, str] = field(default_factory=dict)
+    """Settings of the topics, by which acknowledgements do not wait for flushes; no page cache is lost then."""
+    is_late_everywhere: bool = False
+    """Whether the internal topics have these settings too."""
 
     def random(self, subject: str) -> Random:
         return Random(f"{self.seed}:{subject}")
@@ -128,6 +135,7 @@ class Plan:
                 "group.consumer.session.timeout.ms": "6000",
                 "group.consumer.heartbeat.interval.ms": "1500",
                 "log.segment.delete.delay.ms": str(drawn["delete_delay_ms"]),
+                **(_for_all_topics(self.late_flushes) if self.is_late_everywhere else {}),
             },
         )
 
@@ -140,6 +148,9 @@ class Plan:
             "jobs of threads": "in pieces" if self.splits_jobs else "in one piece",
             "faults drawn": ", ".join(dict.fromkeys(self.faults)),
             "settings drawn": ", ".join(f"{name} {value}" for name, value in self.settings.items()),
+            "flushed later": ", ".join(f"{name} {value}" for name, value in self.late_flushes.items())
+            + (", by default" if self.is_late_everywhere else "")
+            or "nothing",
             "ledger": f"{ledger.partitions} partitions {ledger.configs or ''}, group {ledger.group},"
             f" {', '.join(ledger.works) or 'left alone'}",
             "side topics": "; ".join(
@@ -156,8 +167,13 @@ def draw_plan(
 ) -> Plan:
     """The caller may fix `routing` and `faults`. `changes_nodes`: another client moves replicas."""
     kinds = tuple(faults) or _draw_faults(seed, changes_nodes=changes_nodes)
+    late = {} if faults else draw_late_flushes(seed)
+    if late:
+        kinds = tuple(kind for kind in kinds if kind not in _LOSE_UNFLUSHED) or ("kill",)
     troubles = Random(f"{seed}:troubles")
     rots = files_decay(kinds)
+    ledger = _draw_ledger(seed, rots=rots, changes_nodes=changes_nodes)
+    sides = _draw_sides(seed, rots=rots, changes_nodes=changes_nodes)
     return Plan(
         seed,
         routing or Random(f"{seed}:routing").choice(("direct", "direct", "proxy")),
@@ -166,10 +182,26 @@ def draw_plan(
         troubles.choice((0.3, 1.0, 2.0, 4.0)),
         troubles.choice((1, 1, 2, 3)),
         _draw_settings(Random(f"{seed}:settings")),
-        _draw_ledger(seed, rots=rots, changes_nodes=changes_nodes),
+        replace(ledger, configs=ledger.configs | late),
         Random(f"{seed}:threads").random() < _SPLIT_SHARE,
-        tuple(_draw_sides(seed, rots=rots, changes_nodes=changes_nodes)),
+        tuple(replace(side, configs=side.configs | late) for side in sides),
+        late,
+        bool(late) and Random(f"{seed}:flushed later by default").random() < 0.5,
     )
+
+
+def draw_late_flushes(seed: int) -> dict[str, str]:
+    random = Random(f"{seed}:flushed later")
+    if random.random() >= _LATE_SHARE:
+        return {}
+    return {
+        "flush.messages": random.choice(("2", "10", "1000000")),
+        "flush.ms": random.choice(("100", "1000", "20000")),
+    }
+
+
+def _for_all_topics(flushes: dict[str, str]) -> dict[str, str]:
+    return {f"log.{name.replace('.', '.interval.')}": value for name, value in flushes.items()}
 
 
 def files_decay(kinds: Collection[str]) -> bool:

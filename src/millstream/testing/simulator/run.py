@@ -247,6 +247,8 @@ class _Run:
             )
             if plan.splits_jobs:
                 self._cluster.split_jobs()
+            if plan.late_flushes:
+                self._cluster.keep_caches()
             self._watch()
             self._play(plan)
         # Where any node forwards requests: a separate draw, so that the others stay the same.
