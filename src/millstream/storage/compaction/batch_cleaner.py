@@ -109,9 +109,9 @@ class BatchCleaner:
         return horizon_ms
 
     def _without_records(self, header: BatchHeader, data: memoryview) -> Batch | None:
-        """None, or an empty batch where something would otherwise be lost: the producer's last sequence number; the log's
-        end, for a new replica that is sent no batch up to there would never be in sync; a leader epoch, for a replica
-        that copies this log and leads later would make others cut what they have of that epoch.
+        """None, or an empty batch where something would otherwise be lost: the producer's last sequence number; the
+        log's end, for a new replica that is sent no batch up to there would never be in sync; a leader epoch, for a
+        replica that copies this log and leads later would make others cut what they have of that epoch.
         """
         is_last = header.last_offset + 1 == self._end_offset
         is_of_producer = header.producer_id >= 0

@@ -346,7 +346,7 @@ def test_of_the_last_batch_an_empty_one_stays(files: PartitionFiles) -> None:
 
 
 def test_the_first_batch_of_each_leader_epoch_stays(files: PartitionFiles) -> None:
-    """A replica that copied the log knew nothing of the epoch between, and as a leader made others cut what they had."""
+    """A replica that copied the log did not know the epoch between: as a leader it made others cut what they had."""
     for offset, epoch in enumerate([0, 0, 3, 3, 5, 5, 5]):
         files.add(batch_of(keyed(offset, "a", str(offset)), leader_epoch=epoch))
     files.clean()
