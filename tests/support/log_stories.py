@@ -208,7 +208,9 @@ class Teller:
         log = self.log
         damaged, following = log.segments[which : which + 2]
         with self._node():
-            repaired = RepairedSegment(log, damaged.summary, following.base_offset)
+            repaired = RepairedSegment(
+                log, damaged.summary, following.base_offset, damaged.base_offset, NOW_MS
+            )
             while not repaired.is_whole:
                 repaired.add(
                     memoryview(other.read(repaired.next_offset, 1 << 20, following.base_offset).data)

@@ -96,7 +96,9 @@ def repaired_from_one_that_has_compacted_more() -> None:
     sound = {record.offset for record in read_records(log)}
     lost = {record.offset for record in read_records(log, damaged.base_offset)[:1]}
     store.disk.flip_bit(damaged.log_path, 65, 0)
-    repaired = RepairedSegment(log, damaged.summary, log.segments[at + 1].base_offset)
+    repaired = RepairedSegment(
+        log, damaged.summary, log.segments[at + 1].base_offset, damaged.base_offset, NOW_MS
+    )
     while not repaired.is_whole:
         read = other.log().read(repaired.next_offset, 1 << 20, other.log().log_end_offset)
         repaired.add(memoryview(read.data))

@@ -26,6 +26,7 @@ from millstream.storage.layout import (
 )
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.local_log import LocalLog
+from millstream.storage.producer_state import ProducerStates
 from millstream.storage.segment import Segment
 from millstream.storage.truncation import Truncation
 
@@ -307,8 +308,13 @@ class PartitionLog(LocalLog):
         self._unsynced.directories.add(self.directory)
         self.note_epochs()
 
-    def replace_damaged(self, damaged: Segment, sound: Segment, path: str) -> None:
+    def replace_damaged(
+        self, damaged: Segment, sound: Segment, path: str, unread_from: int, producers: ProducerStates
+    ) -> None:
         """Replace a damaged segment's file by the synced one at `path`; the next flush writes the indexes.
+
+        `producers` wrote the batches that could not be read, from `unread_from` on. Snapshots of before the repair do
+        not know these.
 
         The caller has called `begin_rewrite` and waited for a flush, so that no checkpoint describes the new file.
         """
@@ -319,6 +325,10 @@ class PartitionLog(LocalLog):
         except OSError as error:
             raise self.health.use_failed(error) from error
         self._replace(at, at + 1, (sound,))
+        self.producers.learn(producers)
+        for snapshot in self._snapshots.forget(unread_from):
+            self._unsynced.small_files.pop(snapshot, None)
+            self._unsynced.garbage.append(snapshot)
         self.health.has_damaged_end = False
         self._unsynced.sealed.append(sound)
         self._unsynced.mark(sound)

@@ -44,6 +44,12 @@ class ProducerSnapshots:
         """The paths of snapshots after `end_offset`."""
         return [snapshot_path(self._directory, each) for each in self._offsets if each > end_offset]
 
+    def forget(self, end_offset: int) -> list[str]:
+        """What was written after `end_offset` is not known in them; returns their paths, for deletion."""
+        gone = self.after(end_offset)
+        self._offsets = [each for each in self._offsets if each <= end_offset]
+        return gone
+
     def cut(self, end_offset: int, base_offset: int, written: int | None) -> None:
         """The log ends at `end_offset` now, in the segment at `base_offset`; a cut may have written one."""
         self.scanned_from(base_offset)

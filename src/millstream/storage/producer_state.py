@@ -198,6 +198,14 @@ class ProducerStates:
             entry + _TIMESTAMP.pack(header.max_timestamp) + older[:_MOST_OLDER_BYTES]
         )
 
+    def learn(self, found: "ProducerStates") -> None:
+        """Take over what `found` knows of later batches: they were in the log, and could not be read."""
+        for producer_id, state in found._producers.items():
+            known = self._producers.get(producer_id)
+            if known is None or _entry_of(known).last_offset < _entry_of(state).last_offset:
+                self._producers.pop(producer_id, None)
+                self._producers[producer_id] = state
+
     def last_offsets(self) -> dict[int, int]:
         """The last offset each producer wrote: compaction keeps that batch, for its sequence number."""
         entries = map(_entry_of, self._producers.values())

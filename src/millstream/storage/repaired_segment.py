@@ -16,6 +16,7 @@ from millstream.protocol.record_batch import BatchHeader, CorruptBatch, iter_bat
 from millstream.runtime.disk import Disk, File
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.log import PartitionLog
+from millstream.storage.producer_state import ProducerStates
 from millstream.storage.segment import Segment, SegmentSummary, sound_batches
 
 REPAIRED_SUFFIX = ".repaired.tmp"
@@ -31,9 +32,16 @@ def is_of_its_epoch(header: BatchHeader, epochs: LeaderEpochs, log_start: int) -
 class RepairedSegment:
     """Accepts only batches that agree with this log's own epochs."""
 
-    def __init__(self, log: PartitionLog, damaged: SegmentSummary, end_offset: int) -> None:
-        """`end_offset`: where the next segment begins; the summary of a damaged file may end too early."""
+    def __init__(
+        self, log: PartitionLog, damaged: SegmentSummary, end_offset: int, unread_from: int, now_ms: int
+    ) -> None:
+        """`end_offset`: where the next segment begins; the summary of a damaged file may end too early. `unread_from`:
+        the first offset that could not be read.
+        """
         self._log = log
+        self._unread_from = unread_from
+        self._now_ms = now_ms
+        self._producers = ProducerStates()
         self._epochs = LeaderEpochs(log.epochs.entries)
         self._damaged = damaged
         self._end_offset = end_offset
@@ -82,7 +90,7 @@ class RepairedSegment:
 
     def write(self, disk: Disk) -> None:
         """Block until the new file is on disk; its indexes are in memory."""
-        self._segment = self._empty()
+        self._segment, self._producers = self._empty(), ProducerStates()
         path = self._segment.log_path
         damaged = disk.open(path, read_only=True)
         file = disk.open(path + REPAIRED_SUFFIX, create=True)
@@ -99,6 +107,8 @@ class RepairedSegment:
         self._segment.seal()
 
     def _note(self, header: BatchHeader) -> None:
+        if header.producer_id >= 0 and header.base_offset >= self._unread_from and not header.is_control:
+            self._producers.update(header, header.base_offset, self._now_ms)
         summary = self._segment.summary
         summary.compacted |= header.base_offset > summary.end_offset
         interval = self._log.config.index_interval_bytes
@@ -140,7 +150,8 @@ class RepairedSegment:
         summary.end_offset = max(summary.end_offset, self._damaged.end_offset)
         summary.created_ms = self._damaged.created_ms
         summary.number = number
-        self._log.replace_damaged(damaged, self._segment, self._segment.log_path + REPAIRED_SUFFIX)
+        path = self._segment.log_path + REPAIRED_SUFFIX
+        self._log.replace_damaged(damaged, self._segment, path, self._unread_from, self._producers)
 
     def _empty(self) -> Segment:
         base = self._damaged.base_offset

@@ -59,7 +59,9 @@ def repair(store: Store, offset: int, other: PartitionLog) -> None:
     log = store.log()
     at = find_segment(log.segments, offset)
     damaged = log.segments[at]
-    repaired = RepairedSegment(log, damaged.summary, log.segments[at + 1].base_offset)
+    repaired = RepairedSegment(
+        log, damaged.summary, log.segments[at + 1].base_offset, damaged.base_offset, NOW_MS
+    )
     while not repaired.is_whole:
         repaired.add(memoryview(other.read(repaired.next_offset, 150, other.log_end_offset).data))
     repaired.write(store.disk)
@@ -422,7 +424,7 @@ def test_a_repair_keeps_what_only_this_replica_has_behind_a_rotten_offset() -> N
     assert rotten ^ 2 in range(rotten + 1, end)
     position = places[rotten]
     store.disk.flip_bit(damaged.log_path, position + 7, 1)
-    repaired = RepairedSegment(store.log(), damaged.summary, end)
+    repaired = RepairedSegment(store.log(), damaged.summary, end, damaged.base_offset, NOW_MS)
     # The other replica has compacted all but the first record of the segment away.
     for offset in (first, end):
         repaired.add(memoryview(other.log().read(offset, 1, COUNT).data))
@@ -434,3 +436,39 @@ def test_a_repair_keeps_what_only_this_replica_has_behind_a_rotten_offset() -> N
     kept = [(h.base_offset, bytes(data)) for _, h, data in store.log().segments[1].scan()]
     sound = {h.base_offset: bytes(data) for _, h, data in other.log().segments[1].scan()}
     assert kept == [(offset, sound[offset]) for offset in range(first, end) if offset != rotten]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_what_producers_wrote_in_a_damaged_segment_is_known_again_after_its_repair(
+    is_restarted: bool,
+) -> None:
+    """Their next batch was refused as out of order for ever: the damaged one was in the log, and not known."""
+
+    def written() -> Store:
+        store = Store(topics={"t": SMALL})
+        for number in range(5):
+            append(store.log(), batch_of([b"%02d" % number], producer=(7, 0, number)))
+        append(store.log(), batch_of([b"05"], producer=(8, 0, 0)))
+        flush(store.log())
+        store.checkpoint()
+        return store
+
+    store, other = written(), written()
+    segment = store.log().segments[-1]
+    damaged = next(
+        header.base_offset for _, header, _ in segment.scan() if header.base_offset > segment.base_offset
+    )
+    position = next(at for at, header, _ in segment.scan() if header.base_offset == damaged)
+    store.disk.flip_bit(segment.log_path, position + 30, 0)
+    store.committed = 6
+    store.kill()
+    store.log().roll(NOW_MS)
+    flush(store.log())
+    repair(store, damaged, other.log())
+    if is_restarted:
+        store.kill()
+    log = store.log()
+    assert read_values(log) == [b"%02d" % number for number in range(6)]
+    assert log.producers.last_offsets() == {7: 4, 8: 5}
+    append(log, batch_of([b"06"], producer=(7, 0, 5)))
+    assert read_values(log)[-1] == b"06"

@@ -227,7 +227,9 @@ class Repairs:
             self._wanted[partition][offset] = at_offset
             self._bind(partition)
             raise _NotToBeHad(*await self._making_way.ask(partition))
-        repaired = RepairedSegment(target, damaged.summary, end_offset)
+        repaired = RepairedSegment(
+            target, damaged.summary, end_offset, sound_to, self._machine.clock.now_ms()
+        )
         try:
             await self._fetch(partition, repaired, end_offset)
         except _DeletedElsewhere:
