@@ -200,7 +200,7 @@ class ProducerStates:
 
     def learn(self, found: "ProducerStates") -> None:
         """Take over what `found` knows of later batches: they were in the log, and could not be read."""
-        for producer_id, state in found._producers.items():
+        for producer_id, state in found._producers.items():  # noqa: SLF001 - of the same class
             known = self._producers.get(producer_id)
             if known is None or _entry_of(known).last_offset < _entry_of(state).last_offset:
                 self._producers.pop(producer_id, None)
