@@ -52,6 +52,8 @@ def run(
     for warning in settings.warnings:
         log.warning("setting without effect", reason=warning)
     keep_freed_memory()
+    # Before the logs are loaded: the collector would go through all of them again and again.
+    gc.set_threshold(_NEW_OBJECTS)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_run(settings, disk or SystemDisk(), clock or SystemClock(), attach))
 
@@ -105,7 +107,6 @@ async def _run(settings: Settings, disk: Disk, clock: Clock, attach: Sequence[At
         loop.call_later(_WARM_UP_SECONDS, warm_up, node.machine.workers)
         # Objects made so far stay. Collecting them would take a tenth of a busy node's time.
         gc.freeze()
-        gc.set_threshold(_NEW_OBJECTS)
         await asyncio.wait((stopping, node.failure), return_when=asyncio.FIRST_COMPLETED)
         log.info("stopping")
     finally:
