@@ -87,20 +87,30 @@ class ReplySlot(PendingReply):
 
     def __init__(self, call: "Call", order: ReplyOrder) -> None:
         super().__init__(order)
-        self._call = call
+        self._call: Call | None = call
+        """None when it is answered."""
+
+    def complete(self, buffers: Reply) -> None:
+        self._call = None
+        super().complete(buffers)
 
     def answer(self, answer: Any) -> None:
         call = self._call
-        self.complete(call.finished(call.served.encode(call.version, answer, call.throttle_ms)))
+        if call is not None:
+            self.complete(call.finished(call.served.encode(call.version, answer, call.throttle_ms)))
 
     def answer_body(self, body: Reply) -> None:
         """Answer with a body that is encoded already."""
-        self.complete(self._call.finished(body))
+        if self._call is not None:
+            self.complete(self._call.finished(body))
 
     def answer_series(self, numbers: Sequence[int], bodies: Iterable[bytes]) -> None:
         """Answer requests that were handled together, each with its correlation id and body. All are flexible."""
-        served = self._call.served
-        served.duration.observe_many(served.clock() - self._call.started, len(numbers))
+        call = self._call
+        if call is None:
+            return
+        served = call.served
+        served.duration.observe_many(served.clock() - call.started, len(numbers))
         pack = _FLEXIBLE_HEAD.pack
         replies = [
             pack(5 + len(body), number, 0) + body for number, body in zip(numbers, bodies, strict=False)

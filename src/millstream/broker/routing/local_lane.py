@@ -70,6 +70,7 @@ class _Place:
         self.pending = reply
 
     def completed(self, reply: PendingReply) -> None:
+        self.pending = None
         self._done(reply.buffers or [])
 
     def block(self) -> None:

@@ -55,6 +55,9 @@ class PendingReply:
     def complete(self, buffers: Reply) -> None:
         if self.buffers is None:
             self.buffers = buffers
+            # They refer to the request's work, which refers to this place: such cycles would keep the reply in memory
+            # until the garbage collector runs.
+            self.abandoned = self.hurried = None
             self._order.completed(self)
 
 
