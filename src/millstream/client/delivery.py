@@ -19,6 +19,10 @@ Callback = Callable[["SendResult | None", "ClientError | None"], object]
 """Called once for a message: with its result and None, or with None and the error."""
 
 
+PENDING = -2
+"""The offset of a batch's message that is not reported yet."""
+
+
 class ProducerRecord(msgspec.Struct, frozen=True, gc=False):
     """A message to send. `partition` overrides the partitioner; without `timestamp_ms` it is the time of sending.
 
@@ -58,30 +62,41 @@ class SendResult(msgspec.Struct, frozen=True):
 def outcome(topic: str, error: "KafkaError | None", message: "RawMessage") -> SendResult:
     """The result in a delivery report of librdkafka."""
     if error is not None:
-        if error.name() == "_DESTROY":
-            # librdkafka's error for a message whose partition was deleted while it waited.
-            return SendResult(
-                topic, error=UnknownTopicError(f"sending to {topic}: the topic was deleted", "_DESTROY")
-            )
-        return SendResult(topic, error=from_kafka(f"sending to {topic}", error))
+        return SendResult(topic, error=failure(topic, error))
     offset = message.offset()
     return SendResult(topic, message.partition(), -1 if offset is None else offset)  # type: ignore[arg-type]
 
 
-class Report(msgspec.Struct):
-    """The delivery callback of one message of a batch, which keeps the result.
+def failure(topic: str, error: "KafkaError") -> ClientError:
+    if error.name() == "_DESTROY":
+        # librdkafka's error for a message whose partition was deleted while it waited.
+        return UnknownTopicError(f"sending to {topic}: the topic was deleted", "_DESTROY")
+    return from_kafka(f"sending to {topic}", error)
 
-    A list of these costs less than closures that write into a list.
+
+class Report(msgspec.Struct):
+    """The delivery callback of one message of a batch, which keeps what becomes its result.
+
+    A list of these costs less than closures that write into a list. They hold no result: the garbage collector would
+    go through all of them while they wait.
     """
 
     topic: str
-    result: SendResult | None = None
+    partition: int = -1
+    offset: int = PENDING
+    error: ClientError | None = None
 
     def __call__(self, error: "KafkaError | None", message: "RawMessage") -> None:
-        self.result = outcome(self.topic, error, message)
+        if error is not None:
+            self.fail(failure(self.topic, error))
+            return
+        offset = message.offset()
+        self.partition = message.partition()  # type: ignore[assignment]
+        self.offset = -1 if offset is None else offset
 
     def fail(self, error: ClientError) -> None:
-        self.result = SendResult(self.topic, error=error)
+        self.error = error
+        self.offset = -1
 
 
 class Deliveries:

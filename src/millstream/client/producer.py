@@ -4,7 +4,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from millstream.client.delivery import Callback, Headers, ProducerRecord, Report, SendHandle, SendResult
+from millstream.client.delivery import (
+    PENDING,
+    Callback,
+    Headers,
+    ProducerRecord,
+    Report,
+    SendHandle,
+    SendResult,
+)
 from millstream.client.errors import BatchFailedError, ClientError
 from millstream.client.outgoing import refusal
 from millstream.client.producer_config import ProducerConfig, producer_config
@@ -91,14 +99,13 @@ class Producer:
                 self._enqueue_patiently(record, report)
             except Exception as error:  # noqa: BLE001 - told in the message's result
                 report.fail(refusal(record, error))
-        results: list[SendResult] = []
         failed = False
         for report in reports:
-            while (result := report.result) is None:
+            while report.offset == PENDING:
                 raw.poll(POLL_S)
-            if result.error is not None:
+            if report.error is not None:
                 failed = True
-            results.append(result)
+        results = [SendResult(each.topic, each.partition, each.offset, each.error) for each in reports]
         if failed:
             raise BatchFailedError(results)
         return results

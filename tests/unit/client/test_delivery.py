@@ -1,6 +1,7 @@
 """Handles and results, given delivery reports as librdkafka gives them."""
 
 import asyncio
+import gc
 import threading
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ from millstream.client import (
     sending,
 )
 from millstream.client.aio_producer import _Reports
-from millstream.client.delivery import Deliveries, outcome
+from millstream.client.delivery import Deliveries, Report, outcome
 
 STORED = RawMessage(topic="events", partition=1, offset=7)
 TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
@@ -167,3 +168,13 @@ def test_reports_for_a_loop_that_is_closed_keep_none_from_the_next() -> None:
         return await asyncio.wait_for(future, 60)
 
     assert asyncio.run(send()).offset == 2
+
+
+def test_the_garbage_collector_does_not_look_at_reports_of_stored_messages() -> None:
+    """They come by the ten thousand: its passes over them were a quarter of the cost of a batch."""
+    report = Report("events")
+
+    report(None, STORED)
+
+    assert (report.partition, report.offset, report.error) == (1, 7, None)
+    assert not gc.is_tracked(report)
