@@ -13,7 +13,6 @@ from millstream.cluster.metadata.directory import WrongDataDirectory
 from millstream.cluster.metadata.machine import UnknownRecords
 from millstream.cluster.raft.wal_frames import WalCorrupt
 from millstream.config.settings import Settings
-from millstream.doors.attached import Attach, AttachedDoor
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
 from millstream.runtime.clock import Clock, SystemClock
@@ -22,6 +21,7 @@ from millstream.runtime.process import ignore_endings, keep_freed_memory, told_t
 from millstream.storage.store import DataDirectoryInUse
 
 if TYPE_CHECKING:
+    from millstream.doors.attached import Attach, AttachedDoor
     from millstream.http.server import HttpServer
 
 log = get_logger("millstream.node")
@@ -38,7 +38,7 @@ class CannotStart(Exception):
 
 
 def run(
-    settings: Settings, disk: Disk | None = None, clock: Clock | None = None, attach: Sequence[Attach] = ()
+    settings: Settings, disk: Disk | None = None, clock: Clock | None = None, attach: Sequence["Attach"] = ()
 ) -> int:
     """Run a node until SIGTERM or Ctrl-C, on the system's disk and clock; returns the process's exit code.
 
@@ -58,7 +58,7 @@ def run(
         return runner.run(_run(settings, disk or SystemDisk(), clock or SystemClock(), attach))
 
 
-async def _run(settings: Settings, disk: Disk, clock: Clock, attach: Sequence[Attach]) -> int:
+async def _run(settings: Settings, disk: Disk, clock: Clock, attach: Sequence["Attach"]) -> int:
     loop = asyncio.get_running_loop()
     stop = told_to_stop(loop)
     node = Node(settings, disk, clock, loop)
@@ -125,7 +125,7 @@ async def _call_off(starting: "asyncio.Future[None]") -> None:
 class _Http:
     """The node's HTTP port, if it has one, and its doors; `start` may be called again."""
 
-    def __init__(self, node: Node, attach: Sequence[Attach]) -> None:
+    def __init__(self, node: Node, attach: Sequence["Attach"]) -> None:
         self.address: str | None = None
         self._node = node
         self._attach = attach

@@ -18,7 +18,6 @@ from millstream.broker.routing.here import Here
 from millstream.broker.routing.node_doors import NodeDoors
 from millstream.broker.server.long_work import LongWork
 from millstream.broker.server.memory import MemoryBudget
-from millstream.broker.shares.local_queues import LocalQueues
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.producer_ids import ProducerIdPool
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from millstream.broker.coordinators.groups import Groups
     from millstream.broker.coordinators.mqtt_sessions import MqttSessions
     from millstream.broker.shares.calls import QueueCalls
+    from millstream.broker.shares.local_queues import LocalQueues
     from millstream.broker.shares.offsets import ShareOffsets
     from millstream.broker.shares.session_work import SessionWork
     from millstream.broker.shares.shares import Shares
@@ -73,7 +73,7 @@ class Services:
             view,
             Here(logs.partitions, logs.appends, logs.opener, logs.faults, authoriser),
             self.coordinators,
-            LocalQueues(lambda: self.shares),
+            lambda: self.local_queues,
             metadata,
             defaults,
             authoriser,
@@ -142,6 +142,13 @@ class Services:
         )
         self._closing.append(groups.close)
         return groups
+
+    @cached_property
+    def local_queues(self) -> "LocalQueues":
+        # Imported when queues are first used: a megabyte of code.
+        from millstream.broker.shares.local_queues import LocalQueues
+
+        return LocalQueues(lambda: self.shares)
 
     @cached_property
     def shares(self) -> "Shares":

@@ -28,3 +28,14 @@ def test_the_garbage_collector_runs_seldom_while_the_logs_are_loaded() -> None:
     """
     done = subprocess.run([sys.executable, "-c", dedent(script)], capture_output=True, text=True, check=True)
     assert int(done.stdout) == 10_000
+
+
+def test_a_node_loads_the_code_of_queues_and_http_when_it_needs_them() -> None:
+    script = "import sys, millstream.broker.process; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = [
+        each
+        for each in done.stdout.split()
+        if each.startswith(("millstream.broker.shares", "millstream.coordinator.shares", "millstream.http"))
+    ]
+    assert loaded == []

@@ -1,5 +1,7 @@
 """The doors of a node: its own partitions, coordinators and queues, and those of other nodes by calls."""
 
+from collections.abc import Callable
+
 from millstream.broker.cluster_view import ClusterView
 from millstream.broker.coordinators.host import CoordinatorHost
 from millstream.broker.routing.batcher import Batcher
@@ -27,7 +29,7 @@ class NodeDoors:
         told: ClusterView,
         here: Here,
         host: CoordinatorHost,
-        engine: Queues | None,
+        engine: Callable[[], Queues],
         service: MetadataService,
         defaults: Defaults,
         authoriser: Authoriser,

@@ -65,9 +65,9 @@ class LocalCalls:
     """Carries out calls to this node, from its own doors or from those of another node."""
 
     def __init__(
-        self, here: Here, host: CoordinatorHost, engine: Queues | None, metadata: NodeMetadata
+        self, here: Here, host: CoordinatorHost, engine: Callable[[], Queues], metadata: NodeMetadata
     ) -> None:
-        """`engine` gives the engine of queues; None where there is none."""
+        """`engine` makes the engine of queues when the first call for queues comes."""
         self._here = here
         self._host = host
         self._engine = engine
@@ -136,9 +136,7 @@ class LocalCalls:
 
     @property
     def _queues(self) -> Queues:
-        if self._engine is None:
-            raise NotDone(ErrorCode.UNSUPPORTED_VERSION, "this node keeps no queues")
-        return self._engine
+        return self._engine()
 
 
 class ServedCalls:
