@@ -306,11 +306,10 @@ class ReplicaFetcher:
             following = self._followed.get(key)
             if following is None or not 0 <= following.asked_from <= number:
                 continue
-            if following.may_wait_for(found):
-                left.append((key, following, found))
-                continue
             try:
-                following.take(found)
+                if following.may_wait_for(found) or not following.take(found):
+                    left.append((key, following, found))
+                    continue
             except KafkaError as error:
                 self._failed(key, following, error)
             else:

@@ -26,8 +26,6 @@ log = get_logger("millstream.replicas")
 PARTITION_BYTES = 2 << 20
 _APPENDED_AT_ONCE = 1000
 _CUT_AT_ONCE = 100
-# A larger reply may have to wait for the disk in between.
-_TAKEN_AT_ONCE_BYTES = 64 << 10
 _BUSY_PAUSE_SECONDS = 0.02
 # Before a partition that failed is asked for again. A full disk may last for hours.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 0.5
@@ -140,7 +138,6 @@ class Following(msgspec.Struct, eq=False):
             reply.error
             or reply.diverging_epoch is not None
             or (len(reply.records) and (self.partition.log.is_flushed_first or self._is_empty))
-            or len(reply.records) > _TAKEN_AT_ONCE_BYTES
             or self._has_deleted(reply)
         )
 
@@ -151,14 +148,17 @@ class Following(msgspec.Struct, eq=False):
     def _is_empty(self) -> bool:
         return self.partition.log.log_start_offset == self.partition.log.log_end_offset
 
-    def take(self, reply: FetchedPartition) -> None:
-        """As `handle`, for a reply that need not wait for the disk."""
+    def take(self, reply: FetchedPartition) -> bool:
+        """As `handle`, for a reply that need not wait for the disk; False when `handle` must append the rest of it."""
         if self.partition.log.offline is not None:
             raise self.partition.log.offline
         if len(reply.records):
-            # What would begin too many segments is asked for again.
-            self._append(*self._new_batches(memoryview(reply.records)))
+            data, batches = self._new_batches(memoryview(reply.records))
+            count, _ = self._append(data, batches[:_APPENDED_AT_ONCE])
+            if count < len(batches):
+                return False
         self._taken(reply)
+        return True
 
     async def handle(self, reply: FetchedPartition) -> None:
         """Raises KafkaError when the partition is to be asked for again after a pause."""
@@ -215,7 +215,11 @@ class Following(msgspec.Struct, eq=False):
             await self._truncate(first.base_offset, "the leader's log begins within a batch")
 
     async def _append_all(self, data: memoryview) -> None:
+        whole_bytes = len(data)
         data, batches = self._new_batches(data)
+        if batches and len(data) < whole_bytes:
+            # `take` appended the first of them, and perhaps began segments.
+            await self._sync()
         while batches:
             some = batches[:_APPENDED_AT_ONCE]
             count, size_bytes = self._append(data, some)
