@@ -156,6 +156,7 @@ def cleaned(log: PartitionLog, now_ms: int = NOW_MS) -> CleaningResult | None:
         segments=sources,
         first_dirty_offset=log.cleaned_offset,
         limit_offset=log.flushed_offset,
+        log_end_offset=log.log_end_offset,
         now_ms=now_ms,
         last_batches=log.producers.last_offsets(),
     )

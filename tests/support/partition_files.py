@@ -64,6 +64,8 @@ class PartitionFiles:
             "segments": tuple(self.segments),
             "first_dirty_offset": self.first_dirty_offset,
             "limit_offset": NO_LIMIT,
+            # As if the active segment had more.
+            "log_end_offset": NO_LIMIT,
             "now_ms": 1_000_000,
             "delete_retention_ms": RETENTION_MS,
             "segment_bytes": 1,

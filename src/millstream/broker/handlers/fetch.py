@@ -14,7 +14,7 @@ from millstream.broker.api.call import LATER, Call, Encoded, ReplySlot
 from millstream.broker.handlers.fetch_sessions import FetchSession, FetchSessions
 from millstream.broker.machine import Tasks
 from millstream.broker.partitions.partition import Partition
-from millstream.broker.partitions.reads import KeptBatches, Reads, kept_of
+from millstream.broker.partitions.reads import KeptBatches, Reads, kept_of, read_for_client
 from millstream.broker.replicas.serving import FollowerFetches
 from millstream.broker.server.long_work import SLICE_ELEMENTS, LongWork
 from millstream.broker.server.memory import MemoryBudget, MemoryWaiter
@@ -247,7 +247,9 @@ class DelayedFetch:
             if kept is not None and self._still_holds(kept, partition, wanted, max_bytes):
                 reply.records = kept.and_more(partition, max_bytes, upper)
                 return reply
-            reply.records = partition.log.read(wanted.fetch_offset, max_bytes, upper, min_one=min_one).data
+            reply.records, _ = read_for_client(
+                partition.log, wanted.fetch_offset, max_bytes, upper, min_one=min_one
+            )
         except KafkaError as error:
             self._call.count_error(error.code)
             reads.failed(partition, wanted, reply, error)

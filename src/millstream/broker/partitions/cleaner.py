@@ -164,6 +164,7 @@ class Cleaner:
             segments=sources,
             first_dirty_offset=target.cleaned_offset,
             limit_offset=min(partition.last_stable_offset, target.flushed_offset),
+            log_end_offset=target.log_end_offset,
             now_ms=now_ms,
             last_batches=target.producers.last_offsets(),
             least_unpacked=(limits.unpacked_bytes, limits.records),

@@ -20,6 +20,9 @@ from millstream.storage.lookup import FoundBatch, OpenLimit, TimestampOffset, ba
 from millstream.storage.lookup import largest_timestamp as largest_of_closed
 from millstream.storage.segment import NO_TIMESTAMP
 
+# What a read passes over at most, of batches without records.
+_MOST_EMPTY_BYTES = 4 << 20
+
 
 class KeptBatches(NamedTuple):
     """Batches for a reader that waits for more, read and verified already."""
@@ -70,6 +73,38 @@ class Reads:
     ) -> None:
         reply.error = error.code
         self._faults.read_failed(partition, wanted.fetch_offset, error)
+
+
+def read_for_client(
+    log: PartitionLog, offset: int, max_bytes: int, upper: int, *, min_one: bool
+) -> tuple[memoryview, int]:
+    """Whole batches from `offset` on, and the offset after them.
+
+    They begin with one that has records, if any has some: where a reply has none, librdkafka asks for the same offset
+    again, and gives up in the end. Compaction leaves batches without records.
+    """
+    first = found = log.read(offset, max_bytes, upper, min_one=min_one)
+    passed_bytes = 0
+    while len(found.data):
+        at = _records_begin(found.data)
+        if at < len(found.data):
+            return found.data[at:], found.next_offset
+        passed_bytes += at
+        if found.next_offset >= upper or passed_bytes >= _MOST_EMPTY_BYTES:
+            break
+        found = log.read(found.next_offset, max_bytes, upper, min_one=min_one)
+    return first.data, first.next_offset
+
+
+def _records_begin(data: memoryview) -> int:
+    """The position of the first batch with records; the size of `data` if none has any."""
+    at = 0
+    while at < len(data):
+        header = read_header(data, at)
+        if header.record_count:
+            return at
+        at += header.size_bytes
+    return at
 
 
 async def offset_at(long_work: LongWork, log: PartitionLog, timestamp: int) -> TimestampOffset | None:

@@ -9,7 +9,7 @@ import asyncio
 from millstream.broker.partitions.appends import Appends
 from millstream.broker.partitions.opened_batches import BatchOpener, must_open, open_and_convert
 from millstream.broker.partitions.partition import Partition
-from millstream.broker.partitions.reads import offset_at
+from millstream.broker.partitions.reads import offset_at, read_for_client
 from millstream.broker.partitions.registry import Partitions
 from millstream.broker.partitions.storage_faults import StorageFaults
 from millstream.broker.routing.calls import Append, FindOffsetAt, FindOffsets, Read
@@ -114,8 +114,8 @@ class Here:
             else partition.high_watermark
         )
         try:
-            data, next_offset = partition.log.read(
-                offset, min(call.max_bytes, _MOST_READ_BYTES), upper, min_one=True
+            data, next_offset = read_for_client(
+                partition.log, offset, min(call.max_bytes, _MOST_READ_BYTES), upper, min_one=True
             )
         except KafkaError as error:
             self._faults.read_failed(partition, offset, error)

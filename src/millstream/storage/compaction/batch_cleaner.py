@@ -23,13 +23,10 @@ Batch = bytes | memoryview
 class BatchCleaner:
     """Takes every batch of the log in order, from the first segment on."""
 
-    def __init__(
-        self, job: CleaningJob, offsets: OffsetMap, last_batches: Mapping[int, int], end_offset: int
-    ) -> None:
-        """`end_offset`: where the last segment to be cleaned ends."""
+    def __init__(self, job: CleaningJob, offsets: OffsetMap, last_batches: Mapping[int, int]) -> None:
         self._offsets = offsets
         self._last_batches = last_batches
-        self._end_offset = end_offset
+        self._log_end_offset = job.log_end_offset
         self._aborted = AbortedTransactions(job.aborted)
         self._open = OpenTransactions()
         self._now_ms = job.now_ms
@@ -109,14 +106,18 @@ class BatchCleaner:
         return horizon_ms
 
     def _without_records(self, header: BatchHeader, data: memoryview) -> Batch | None:
-        """None, or an empty batch where something would otherwise be lost: the producer's last sequence number; the
-        log's end, for a new replica that is sent no batch up to there would never be in sync; a leader epoch, for a
-        replica that copies this log and leads later would make others cut what they have of that epoch.
+        """None, or an empty batch where something would otherwise be lost: the producer's last sequence number; a
+        leader epoch, for a replica that copies this log and leads later would make others cut what they have of it.
+
+        The log's last batch stays as it is: a new replica that is sent no batch up to there would never be in sync, and
+        consumers that are sent none with records may ask for the same offset again and again.
         """
-        is_last = header.last_offset + 1 == self._end_offset
+        if header.last_offset + 1 == self._log_end_offset:
+            self.records_kept += header.record_count
+            return data
         is_of_producer = header.producer_id >= 0
         is_of_producer &= self._last_batches.get(header.producer_id) == header.last_offset
-        if not is_last and not is_of_producer and not self._begins_epoch:
+        if not is_of_producer and not self._begins_epoch:
             return None
         if header.record_count == 0:
             return data

@@ -46,8 +46,7 @@ def clean_segments(
     last_batches = (
         job.last_batches if job.last_batches is not None else _find_last_batches(disk, job, to_clean)
     )
-    end_offset = to_clean[-1].end_offset if to_clean else 0
-    cleaner = BatchCleaner(job, offsets, last_batches, end_offset)
+    cleaner = BatchCleaner(job, offsets, last_batches)
     groups: list[CleanedGroup] = []
     try:
         for group in group_segments(disk, job, to_clean):

@@ -37,6 +37,7 @@ class CleaningJob(msgspec.Struct, frozen=True):
     first_dirty_offset: int
     limit_offset: int
     """High watermark or last stable offset, whichever is lower: nothing at or above it is touched."""
+    log_end_offset: int
     now_ms: int
     delete_retention_ms: int
     segment_bytes: int
@@ -103,6 +104,7 @@ def job_for(
     segments: tuple[SourceSegment, ...],
     first_dirty_offset: int,
     limit_offset: int,
+    log_end_offset: int,
     now_ms: int,
     last_batches: dict[int, int] | None = None,
     least_unpacked: tuple[int, int] = (0, 0),
@@ -114,6 +116,7 @@ def job_for(
         segments=segments,
         first_dirty_offset=first_dirty_offset,
         limit_offset=limit_offset,
+        log_end_offset=log_end_offset,
         now_ms=now_ms,
         delete_retention_ms=config.delete_retention_ms,
         segment_bytes=config.segment_bytes,

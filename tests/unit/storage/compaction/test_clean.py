@@ -331,18 +331,19 @@ def test_a_segment_may_lose_all_its_records(files: PartitionFiles) -> None:
     assert files.summary() == [(1, "a", "2")]
 
 
-def test_of_the_last_batch_an_empty_one_stays(files: PartitionFiles) -> None:
-    """A new replica that is sent no batch up to the end of the log is never in sync."""
+def test_the_last_batch_stays_as_it_is(files: PartitionFiles) -> None:
+    """A new replica that is sent no batch up to the end of the log is never in sync, and a consumer that is sent an
+    empty one may ask for it again and again.
+    """
     files.add(batch_of(keyed(0, "a", "1"), keyed(1, "a", None)))
-    files.clean(now_ms=1_000_000)
-    files.clean(now_ms=1_000_000 + RETENTION_MS)
-    assert files.records() == []
-    ((header, _),) = files.batches()
-    assert (header.record_count, header.last_offset) == (0, 1)
-    assert not files.clean(now_ms=1_000_000 + 2 * RETENTION_MS).groups, "it is not written again and again"
-    files.add(batch_of(keyed(2, "b", "1")))
-    files.clean()
-    assert [header.base_offset for header, _ in files.batches()] == [2]
+    files.clean(now_ms=1_000_000, log_end_offset=2)
+    files.clean(now_ms=1_000_000 + RETENTION_MS, log_end_offset=2)
+    assert files.summary() == [(1, "a", None)]
+    result = files.clean(now_ms=1_000_000 + 2 * RETENTION_MS, log_end_offset=2)
+    assert not result.groups, "it is not written again and again"
+    assert result.next_delete_horizon_ms is None
+    files.clean(now_ms=1_000_000 + 2 * RETENTION_MS, log_end_offset=3)
+    assert files.batches() == []
 
 
 def test_the_first_batch_of_each_leader_epoch_stays(files: PartitionFiles) -> None:
