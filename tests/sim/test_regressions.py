@@ -54,6 +54,20 @@ def test_a_swarm_seed_that_found_a_bug() -> None:
     assert not run_seed(71585231).problems, what
 
 
+@pytest.mark.parametrize(
+    ("seed", "what"),
+    [
+        (786981498, "a batch was repaired, but its producer's next one was out of order for ever"),
+        (
+            15467546,
+            "a message was stored twice, because the first one could not be read until it was repaired",
+        ),
+    ],
+)
+def test_a_swarm_seed_in_which_the_batch_of_a_producer_rotted(seed: int, what: str) -> None:
+    assert not run_seed(seed).problems, what
+
+
 def test_a_swarm_seed_with_a_compaction_in_the_way_of_a_repair() -> None:
     what = "a repair waited 40 s for a compaction that could only fail at the same damage"
     assert not run_seed(853928687).problems, what

@@ -142,7 +142,7 @@ class LocalLog:
             active.trim()
             self._unsynced.sealed.append(active)
             self._unsynced.mark(active)
-        if len(self.producers):
+        if len(self.producers) and not self.producers.unread_end:
             self._unsynced.small_files[self._snapshots.add(self.log_end_offset)] = self.producers.encode()
         self.segments.append(started)
         return started
@@ -294,11 +294,20 @@ class LocalLog:
             return
         invariant(offset <= self.log_end_offset, "the log's start stays at or before its end")
         self.log_start_offset = offset
+        self.note_sound()
         self.epochs.truncate_from_start(offset)
         self.place.note_start(offset)
         # The first epoch begins there too, so that either file can be rebuilt from the other.
         self.note_epochs()
         self._make_directory()
+
+    def note_sound(self) -> None:
+        """Damaged segments were repaired or deleted, or are sound: of which others is not known who wrote them?"""
+        damaged = (
+            each.summary.end_offset for each in self.segments if each.base_offset in self.segments.damaged
+        )
+        left = max((end for end in damaged if end > self.log_start_offset), default=0)
+        self.producers.unread_end = min(self.producers.unread_end, left)
 
     def drop_segments(self, count: int) -> list[str]:
         """Take the first `count` segments out of the log; returns their paths for deletion."""
@@ -307,6 +316,7 @@ class LocalLog:
         start = self.segments[0].base_offset
         if start > self.log_start_offset:
             self.log_start_offset = start
+            self.note_sound()
             self.epochs.truncate_from_start(start)
             self.place.note_start(start)
             self.note_epochs()

@@ -281,6 +281,7 @@ class PartitionLog(LocalLog):
     def _take_over(self, truncation: Truncation) -> None:
         last = truncation.segment
         self.truncations = truncation.number
+        truncation.producers.unread_end = min(self.producers.unread_end, truncation.end_offset)
         self.epochs, self.producers = truncation.epochs, truncation.producers
         self.log_start_offset, self.log_end_offset = truncation.log_start_offset, truncation.end_offset
         self.flushed_offset = min(self.flushed_offset, truncation.end_offset)
@@ -326,6 +327,7 @@ class PartitionLog(LocalLog):
             raise self.health.use_failed(error) from error
         self._replace(at, at + 1, (sound,))
         self.producers.learn(producers)
+        self.note_sound()
         for snapshot in self._snapshots.forget(unread_from):
             self._unsynced.small_files.pop(snapshot, None)
             self._unsynced.garbage.append(snapshot)

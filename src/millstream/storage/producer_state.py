@@ -94,9 +94,11 @@ class RefusedBatch(NamedTuple):
 
 
 class ProducerStates:
-    __slots__ = ("_producers", "_refused")
+    __slots__ = ("_producers", "_refused", "unread_end")
 
     def __init__(self) -> None:
+        self.unread_end = 0
+        """Some batches before this offset could not be read when the state was rebuilt."""
         self._producers: dict[int, bytes] = {}
         self._refused: dict[int, RefusedBatch] = {}
 
@@ -197,6 +199,13 @@ class ProducerStates:
         self._producers[header.producer_id] = (
             entry + _TIMESTAMP.pack(header.max_timestamp) + older[:_MOST_OLDER_BYTES]
         )
+
+    def may_lack(self, header: BatchHeader) -> bool:
+        """Whether the batch may be the retry of one that could not be read: its producer wrote nothing behind those."""
+        if not self.unread_end:
+            return False
+        state = self._producers.get(header.producer_id)
+        return state is None or (_entry_of(state).last_offset < self.unread_end and not self.has(header))
 
     def learn(self, found: "ProducerStates") -> None:
         """Take over what `found` knows of later batches: they were in the log, and could not be read."""

@@ -1,5 +1,7 @@
 """State that recovery rebuilds from the records: idempotent producers and leader epochs."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from millstream.protocol.record_batch import BatchHeader
@@ -7,6 +9,7 @@ from millstream.runtime.disk import Disk
 from millstream.storage.layout import EPOCHS_FILE, SNAPSHOT_SUFFIX, offset_in, snapshot_path
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.producer_state import ProducerStates
+from millstream.storage.segment import SegmentSummary
 
 
 class RebuiltState(msgspec.Struct):
@@ -65,6 +68,11 @@ class RebuiltState(msgspec.Struct):
         if header.producer_id >= 0 and header.base_offset >= self.producers_from and not header.is_control:
             self.producers.update(header, header.base_offset, self.now_ms)
 
+    def note_unread(self, damaged: Iterable[SegmentSummary]) -> None:
+        """Producers of these segments were not seen, except those that a snapshot of a later offset has."""
+        ends = (each.end_offset for each in damaged if each.end_offset > self.producers_from)
+        self.producers.unread_end = max(ends, default=0)
+
     def fit(self, disk: Disk, directory: str, names: list[str], start: int, end: int) -> None:
         """Drop state outside the recovered log."""
         self.epochs.truncate_from_end(end)
@@ -79,7 +87,7 @@ class RebuiltState(msgspec.Struct):
         if self.epochs.dirty:
             files[f"{directory}/{EPOCHS_FILE}"] = self.epochs.encode()
         stored = set(_snapshots(names)) - self._unreadable
-        if self._at_segment_start and last_base not in stored:
+        if self._at_segment_start and last_base not in stored and not self.producers.unread_end:
             files[snapshot_path(directory, last_base)] = self._at_segment_start
         return files
 

@@ -99,6 +99,7 @@ class LogRecovery:
             report.doubt(disk)
         start = max(log_start, segments[0].base_offset) if segments else log_start
         position = (segments[-1].base_offset, segments[-1].summary.size_bytes) if segments else (0, 0)
+        rebuilt.note_unread(each.summary for each in segments if each.base_offset in report.damaged_segments)
         rebuilt.fit(disk, directory, names, start, max(end, start))
         new_files = rebuilt.new_files(directory, names, position[0])
         if names:

@@ -5,7 +5,7 @@ from contextlib import suppress
 import pytest
 
 from millstream.config.topic import TopicConfig
-from millstream.protocol.record_batch import CorruptBatch
+from millstream.protocol.record_batch import CorruptBatch, read_header
 from millstream.storage.checkpoint import CHECKPOINT_FILE, write_checkpoint
 from millstream.storage.layout import SEGMENT_SUFFIXES
 from millstream.storage.log import PartitionLog
@@ -438,6 +438,11 @@ def test_a_repair_keeps_what_only_this_replica_has_behind_a_rotten_offset() -> N
     assert kept == [(offset, sound[offset]) for offset in range(first, end) if offset != rotten]
 
 
+def is_in_doubt(store: Store, producer: int, sequence: int) -> bool:
+    header = read_header(memoryview(batch_of([b"x"], producer=(producer, 0, sequence))))
+    return store.log().producers.may_lack(header)
+
+
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_what_producers_wrote_in_a_damaged_segment_is_known_again_after_its_repair(
     is_restarted: bool,
@@ -462,13 +467,21 @@ def test_what_producers_wrote_in_a_damaged_segment_is_known_again_after_its_repa
     store.disk.flip_bit(segment.log_path, position + 30, 0)
     store.committed = 6
     store.kill()
+    assert is_in_doubt(store, 8, 0), "it may be the retry of the damaged one"
+    assert is_in_doubt(store, 7, 5), "that one too"
+    assert not is_in_doubt(store, 7, 4), "it is in the log"
+    append(store.log(), batch_of([b"06"], producer=(9, 0, 0)))
+    append(other.log(), batch_of([b"06"], producer=(9, 0, 0)))
+    flush(other.log())
+    assert not is_in_doubt(store, 9, 1), "it has written behind the damage"
     store.log().roll(NOW_MS)
     flush(store.log())
     repair(store, damaged, other.log())
     if is_restarted:
         store.kill()
     log = store.log()
-    assert read_values(log) == [b"%02d" % number for number in range(6)]
-    assert log.producers.last_offsets() == {7: 4, 8: 5}
-    append(log, batch_of([b"06"], producer=(7, 0, 5)))
-    assert read_values(log)[-1] == b"06"
+    assert read_values(log) == [b"%02d" % number for number in range(7)]
+    assert log.producers.last_offsets() == {7: 4, 8: 5, 9: 6}
+    assert not any(is_in_doubt(store, producer, 5) for producer in (7, 8, 9, 10))
+    append(log, batch_of([b"07"], producer=(7, 0, 5)))
+    assert read_values(log)[-1] == b"07"

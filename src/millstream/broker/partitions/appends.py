@@ -91,6 +91,9 @@ class Appends:
                 partition.require_enough_replicas(header)
         now_ms = self._clock.now_ms()
         if header.producer_id >= 0:
+            producers = partition.log.producers
+            if producers.unread_end and partition.has_other_replicas and producers.may_lack(header):
+                partition.refuse(header, _unread(partition))
             self._admit(partition, header, now_ms)
         log = partition.log
         if log.config.queue_max_depth >= 0 and not (header.producer_id >= 0 and log.producers.has(header)):
@@ -111,3 +114,11 @@ class Appends:
         except KafkaError as error:
             # Batches that the producer has already sent after this one are refused too.
             partition.refuse(header, error)
+
+
+def _unread(partition: Partition) -> KafkaError:
+    return KafkaError(
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        f"damaged records of {partition.topic}-{partition.index} are being repaired from another replica: until then,"
+        " whether this batch is among them is not known",
+    )

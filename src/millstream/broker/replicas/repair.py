@@ -208,6 +208,7 @@ class Repairs:
         sound_to = await self._sound_to(damaged, target)
         if sound_to is None:
             target.segments.damaged.discard(damaged.base_offset)
+            target.note_sound()
             return
         target.segments.damaged.add(damaged.base_offset)
         await self._end_cleaning(target)
