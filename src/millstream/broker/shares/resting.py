@@ -75,15 +75,19 @@ class RestingQueues:
         partitions: Partitions,
         is_in_use: Callable[[ShareKey], bool],
         reader_of: Callable[[Partition], QueueReader],
+        open_queue: Callable[[ShareKey, Partition], None],
         spawn: Callable[[Coroutine[Any, Any, None], str], None],
         pause: Callable[[], Awaitable[None]],
         most: int,
     ) -> None:
-        """`is_in_use` says whether a queue is in memory: then it is not shown as resting."""
+        """`is_in_use` says whether a queue is in memory: then it is not shown as resting. `open_queue` is called with
+        those that have something left to do.
+        """
         self._coordinators = coordinators
         self._partitions = partitions
         self._is_in_use = is_in_use
         self._reader_of = reader_of
+        self._open_queue = open_queue
         self._spawn = spawn
         self._pause = pause
         self._most = most
@@ -183,6 +187,8 @@ class RestingQueues:
                 partition = wanted.get((found.key.topic_id, found.key.partition))
                 if partition is not None and len(self._queues) < self._most:
                     self._queues[found.key] = RestingQueue(found, partition, self._reader_of(partition))
+                if partition is not None and found.may_have_letters:
+                    self._open_queue(found.key, partition)
 
     def _is_led(self, queue: RestingQueue) -> bool:
         partition = queue.partition

@@ -81,6 +81,7 @@ class Shares:
             partitions,
             self._queues.__contains__,
             lambda partition: QueueReader(partition, read_failed, loop.call_soon),
+            self._open_for_letters,
             spawn,
             long_work.pause,
             most_queues,
@@ -255,15 +256,34 @@ class Shares:
         """Open the queues of all groups: deletions and refusals depend on their progress."""
         for group_id in partition.log.config.queue_groups:
             key = ShareKey(group_id, UUID(bytes=bytes(partition.topic_id)), partition.index)
-            if key not in self._queues and key not in self._opening:
-                self._opening.add(key)
-                self._spawn(self._open_quietly(key, partition, pause_s), "opening a queue")
+            self._begin_to_open(key, partition, pause_s, self._counts)
 
-    async def _open_quietly(self, key: ShareKey, partition: Partition, pause_s: float) -> None:
-        """Retry while the queue counts, less and less often, because the reason may last."""
+    def _open_for_letters(self, key: ShareKey, partition: Partition) -> None:
+        """Dead letters wait to be written, and perhaps no consumer comes."""
+        self._begin_to_open(key, partition, 0.0, self._is_led)
+
+    def _begin_to_open(
+        self,
+        key: ShareKey,
+        partition: Partition,
+        pause_s: float,
+        is_wanted: Callable[[ShareKey, Partition], bool],
+    ) -> None:
+        if key not in self._queues and key not in self._opening:
+            self._opening.add(key)
+            self._spawn(self._open_quietly(key, partition, pause_s, is_wanted), "opening a queue")
+
+    async def _open_quietly(
+        self,
+        key: ShareKey,
+        partition: Partition,
+        pause_s: float,
+        is_wanted: Callable[[ShareKey, Partition], bool],
+    ) -> None:
+        """Retry while the queue is wanted, less and less often, because the reason may last."""
         try:
             await asyncio.sleep(pause_s)
-            while self._counts(key, partition):
+            while is_wanted(key, partition):
                 try:
                     # A group that is about to come through a Millstream door must miss nothing.
                     await self.open(key.group_id, partition.topic, partition.index, from_earliest=True)
@@ -274,9 +294,11 @@ class Shares:
         finally:
             self._opening.discard(key)
 
+    def _is_led(self, _key: ShareKey, partition: Partition) -> bool:
+        return self._partitions.get(partition.topic, partition.index) is partition and partition.is_leader
+
     def _counts(self, key: ShareKey, partition: Partition) -> bool:
-        is_here = self._partitions.get(partition.topic, partition.index) is partition and partition.is_leader
-        return is_here and key.group_id in partition.log.config.queue_groups
+        return self._is_led(key, partition) and key.group_id in partition.log.config.queue_groups
 
     def _drop(self, queue: LedQueue, error: KafkaError) -> None:
         queue.close(error)

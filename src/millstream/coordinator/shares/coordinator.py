@@ -191,7 +191,7 @@ class ShareCoordinator(StateMachine[ShareRequest, ShareRecord, ShareReply, Never
 
     def _find(self, request: FindQueues, _now_ms: int) -> tuple[list[ShareRecord], ShareReply]:
         found = (
-            FoundQueue(key, queue.start, queue.end, max(queue.final, 0))
+            FoundQueue(key, queue.start, queue.end, max(queue.final, 0), queue.may_have_letters)
             for key, queue in self.queues.items()
             if key.topic_id in request.topic_ids and queue.start >= 0
         )

@@ -94,12 +94,16 @@ class DeleteState(Request[StateDeleted], frozen=True):
 
 
 class FoundQueue(msgspec.Struct, frozen=True):
-    """`final`: how many records from `start` to before `end` are settled; from `end` on, nothing is known."""
+    """`final`: how many records from `start` to before `end` are settled; from `end` on, nothing is known.
+
+    `may_have_letters`: dead letters wait to be written, or that is not known.
+    """
 
     key: ShareKey
     start: int
     end: int
     final: int
+    may_have_letters: bool
 
 
 class QueuesFound(msgspec.Struct, frozen=True):

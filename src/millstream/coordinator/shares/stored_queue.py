@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 from millstream.coordinator.shares.records import Snapshot, Update
 from millstream.coordinator.shares.runs import Run, Runs
-from millstream.coordinator.shares.states import StateBatch, follows
+from millstream.coordinator.shares.states import RecordState, StateBatch, follows
+
+_MANY_RUNS = 1_000
 
 
 class StoredQueue:
@@ -44,6 +46,11 @@ class StoredQueue:
     def end(self) -> int:
         """The first offset from which on nothing is known."""
         return max(self.start, self._runs.end)
+
+    @property
+    def may_have_letters(self) -> bool:
+        """Whether dead letters wait to be written; also True where finding that out would take long."""
+        return len(self._runs) > _MANY_RUNS or any(run.state is RecordState.ARCHIVING for run in self._runs)
 
     def batches(self) -> tuple[StateBatch, ...]:
         return tuple(StateBatch(run.first, run.last, run.state, run.count, run.due_ms) for run in self._runs)

@@ -18,6 +18,7 @@ from millstream.protocol.queue_call import LookAtQueues, QueueRow
 from millstream.testing.disk import SimulatedDisk
 from support.inprocess import InProcessNode, node_on
 from support.raw_client import RawClient, batch_of, create_topic, produce
+from support.waiting import wait_for
 
 A = TypeVar("A")
 ME = Caller(client_id="test")
@@ -186,3 +187,28 @@ def test_a_group_that_is_deleted_while_coordinators_are_asked_is_not_listed(
         look(node)
         assert look(node) == []
         assert asked == 2
+
+
+def test_letters_that_wait_are_written_after_a_restart_without_consumers() -> None:
+    """They waited for a consumer of the group, which may never come."""
+    disk = SimulatedDisk()
+    with node_on(disk) as node:
+        filled_topic(node)
+        with QueueAdmin(node.listen) as admin:
+            admin.alter_group_configs("workers", {"errors.deadletterqueue.topic.name": "jobs-dlq"})
+
+        async def reject_all() -> None:
+            queue = await shares_of(node).open("workers", "jobs", 0, from_earliest=True)
+            queue.acquire("m", Wanted(100, 1 << 20))
+            queue.settle("m", [Settlement(0, 3, Outcome.REJECT, reason="no use")])
+            await queue.stored()
+
+        do(node, reject_all())
+    disk.restart()
+    with node_on(disk) as node, RawClient(node.listen) as client:
+        assert [row.depth for row in look(node)] == [4]
+        create_topic(client, "jobs-dlq", errors_deadletterqueue_group_enable="true")
+        wait_for(lambda: look(node)[0].depth, (0).__eq__, "letters to write")
+        partition = node.broker.logs.partitions.get("jobs-dlq", 0)
+        assert partition is not None
+        assert partition.high_watermark == 4
