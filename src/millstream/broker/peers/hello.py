@@ -76,7 +76,8 @@ def answer(
     elif caller.member.directory_id in retired:
         is_removed = True
         refusal = f"node {caller.member.node_id} was removed from the cluster; it may come back with an empty --data"
-    else:
+    elif caller.member != me.member:
+        # A node that greets itself may still know itself with the directory of before it was removed.
         refusal = _known_otherwise(members, caller.member, is_reached)
     return Welcome(me.cluster_id, me.member, me.seeds, members, refusal, is_removed=is_removed)
 

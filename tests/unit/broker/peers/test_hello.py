@@ -25,6 +25,11 @@ def test_a_node_that_calls_itself_is_told_its_own_name() -> None:
     assert answer(ME, (ONE,), ME).refusal is None
 
 
+def test_a_node_that_came_back_with_an_empty_disk_does_not_refuse_itself() -> None:
+    """Its log of the quorum was of before its removal so far: it ended at each start, and never learned the rest."""
+    assert answer(ME, (MemberKey(1, UUID(int=9)), TWO), ME).refusal is None
+
+
 def test_a_second_node_of_the_same_id_is_refused() -> None:
     refusal = answer(ME, (ONE, TWO), Hello(CLUSTER, MemberKey(1, UUID(int=9)), SEEDS)).refusal
     assert refusal is not None
