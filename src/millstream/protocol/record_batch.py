@@ -16,6 +16,7 @@ from millstream.protocol.checksum import crc32c
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
+_COUNT = struct.Struct(">i")
 HEADER_SIZE = HEADER.size
 PREFIX = struct.Struct(">qi")
 PREFIX_SIZE = PREFIX.size
@@ -98,6 +99,12 @@ class BatchHeader(NamedTuple):
     def last_sequence(self) -> int:
         """Sequences wrap around to 0 after 2**31 - 1."""
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF if self.base_sequence >= 0 else -1
+
+
+def record_count_at(buffer: bytes | bytearray | memoryview, position: int) -> int:
+    """The number of records of the batch there, without the rest of its header."""
+    (count,) = _COUNT.unpack_from(buffer, position + HEADER_SIZE - _COUNT.size)
+    return int(count)
 
 
 def read_header(buffer: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:

@@ -14,7 +14,7 @@ from millstream.broker.server.long_work import LongWork
 from millstream.cluster.replication import EpochEnd, find_divergence
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.fetch import FetchedPartition, FetchPartition
-from millstream.protocol.record_batch import read_header
+from millstream.protocol.record_batch import read_header, record_count_at
 from millstream.storage.log import PartitionLog
 from millstream.storage.lookup import FoundBatch, OpenLimit, TimestampOffset, batch_for_timestamp
 from millstream.storage.lookup import largest_timestamp as largest_of_closed
@@ -84,6 +84,8 @@ def read_for_client(
     again, and gives up in the end. Compaction leaves batches without records.
     """
     first = found = log.read(offset, max_bytes, upper, min_one=min_one)
+    if len(found.data) and record_count_at(found.data, 0):
+        return found
     passed_bytes = 0
     while len(found.data):
         at = _records_begin(found.data)
