@@ -302,7 +302,9 @@ class LocalLog:
         self._make_directory()
 
     def note_sound(self) -> None:
-        """Damaged segments were repaired or deleted, or are sound: of which others is not known who wrote them?"""
+        """Some damaged segments were repaired or deleted, or are sound: producers are unknown only of those left."""
+        if not self.producers.unread_end:
+            return
         damaged = (
             each.summary.end_offset for each in self.segments if each.base_offset in self.segments.damaged
         )

@@ -76,7 +76,7 @@ def test_connections_with_many_requests_share_a_turn() -> None:
         loop.next_turn()
         turns += 1
         assert now - began < 0.09, "some 50 ms, and one request of each of the others"
-        # Nobody is left out.
+        # All of them are served.
         waiting = [number for number in range(30) if before[number] < 100]
         assert all(handled[number] > before[number] for number in waiting)
     assert turns < 100
