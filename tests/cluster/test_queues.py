@@ -16,7 +16,7 @@ from support.cluster import ClusterProcesses, cluster_of
 from support.waiting import wait_for
 
 MESSAGES = 3_000
-TOPIC, LETTERS, GROUP = "jobs", "letters", "workers"
+TOPIC, LETTERS, GROUP = "jobs", "dlq.jobs", "workers"
 SETTINGS = {
     "cluster.session_timeout": "10s",
     "kafka.group.share.min.record.lock.duration.ms": "1000",

@@ -62,7 +62,7 @@ SHELL = {
         'echo \'{"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 3]}]}\' > plan.json',
     ),
     "dead letters": (
-        "millstream topic create jobs-dlq --config errors.deadletterqueue.group.enable=true",
+        "millstream topic create dlq.jobs --config errors.deadletterqueue.group.enable=true",
         "yes job | head -20 | millstream produce jobs",
     ),
     "a job": ("mkdir millstream-pipeline",),

@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-LETTERS = "jobs-dlq"
+LETTERS = "dlq.jobs"
 
 
 def take(gateway: httpx.Client, topic: str, group: str, count: int) -> list[str]:

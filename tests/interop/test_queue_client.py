@@ -39,7 +39,8 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 def queue_topic(node: NodeProcess, new_topic: Callable[[], str]) -> Callable[..., str]:
     def create(**configs: str) -> str:
         by_name = {name.replace("_", "."): value for name, value in configs.items()}
-        return create_topic(admin_for(node.bootstrap), new_topic(), 1, by_name)
+        prefix = "dlq." if "errors.deadletterqueue.group.enable" in by_name else ""
+        return create_topic(admin_for(node.bootstrap), prefix + new_topic(), 1, by_name)
 
     return create
 

@@ -31,7 +31,8 @@ def new_queue(node: NodeProcess, new_topic: Callable[[], str]) -> Callable[..., 
 
     def create(**configs: str) -> tuple[str, str]:
         by_name = {name.replace("_", "."): value for name, value in configs.items()}
-        topic = create_topic(admin_for(node.bootstrap), new_topic(), 1, by_name)
+        prefix = "dlq." if "errors.deadletterqueue.group.enable" in by_name else ""
+        topic = create_topic(admin_for(node.bootstrap), prefix + new_topic(), 1, by_name)
         return topic, f"{topic}-g"
 
     return create

@@ -176,7 +176,7 @@ def test_the_messages_of_a_killed_consumer_go_to_another(queues: NodeProcess, to
 
 def test_dead_letters_after_the_limit_keep_key_value_and_reason(queues: NodeProcess, topic: str) -> None:
     letters = create_topic(
-        admin_for(queues.bootstrap), f"{topic}-dlq", 1, {"errors.deadletterqueue.group.enable": "true"}
+        admin_for(queues.bootstrap), f"dlq.{topic}", 1, {"errors.deadletterqueue.group.enable": "true"}
     )
     set_group(
         queues,

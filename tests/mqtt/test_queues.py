@@ -66,7 +66,7 @@ def test_what_is_not_acknowledged_comes_again_and_what_is_rejected_does_not(clie
 
 
 def test_what_is_rejected_and_what_is_too_old_are_dead_letters(node, client, new_topic):
-    name, letters, group = new_topic(), new_topic(), new_topic()
+    name, letters, group = new_topic(), f"dlq.{new_topic()}", new_topic()
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
     made = admin.create_topics(
         [

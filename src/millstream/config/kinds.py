@@ -49,6 +49,7 @@ class ConfigDefinition(msgspec.Struct, frozen=True):
     item_words: str = ""
     # Values that a user may expect, with the reason why they are refused.
     refused: dict[str, str] = {}
+    may_be_empty: bool = False
 
     @property
     def field(self) -> str:
@@ -61,7 +62,7 @@ class ConfigDefinition(msgspec.Struct, frozen=True):
             case ConfigType.BOOLEAN:
                 return self._boolean(text)
             case ConfigType.STRING:
-                if not text:
+                if not text and not self.may_be_empty:
                     raise self._refuse(text, "it must not be empty")
                 self._check_choice(text)
                 return text

@@ -16,6 +16,11 @@ from millstream.config.kinds import ConfigDefinition, ConfigType, to_text
 
 _INT, _LONG, _TEXT, _FLAG = ConfigType.INT, ConfigType.LONG, ConfigType.STRING, ConfigType.BOOLEAN
 
+DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
+_PREFIX_OF_TOPICS = "errors.deadletterqueue.topic.name.prefix"
+_CREATES_TOPICS = "errors.deadletterqueue.auto.create.topics.enable"
+TAKES_DEAD_LETTERS = "errors.deadletterqueue.group.enable"
+
 
 class GroupConfig(msgspec.Struct, frozen=True):
     """A group's settings by their names with underscores."""
@@ -30,7 +35,8 @@ class GroupConfig(msgspec.Struct, frozen=True):
     share_auto_offset_reset: str = "latest"
     share_isolation_level: str = "read_uncommitted"
     share_renew_acknowledge_enable: bool = True
-    errors_deadletterqueue_topic_name: str = "none"
+    share_assignment_interval_ms: int = 1_000
+    errors_deadletterqueue_topic_name: str = ""
     errors_deadletterqueue_copy_record_enable: bool = True
     queue_retry_backoff_ms: int = 0
     queue_retry_backoff_max_ms: int = 300_000
@@ -39,8 +45,7 @@ class GroupConfig(msgspec.Struct, frozen=True):
 
     @property
     def dead_letter_topic(self) -> str | None:
-        name = self.errors_deadletterqueue_topic_name
-        return None if name == "none" else name
+        return self.errors_deadletterqueue_topic_name or None
 
 
 _DEFAULTS = GroupConfig()
@@ -54,7 +59,7 @@ def _group(
     minimum: float | None = None,
     maximum: float | None = None,
     choices: tuple[str, ...] = (),
-    pattern: str = "",
+    may_be_empty: bool = False,
 ) -> ConfigDefinition:
     return ConfigDefinition(
         name,
@@ -64,7 +69,7 @@ def _group(
         minimum=minimum,
         maximum=maximum,
         choices=choices,
-        item_pattern=pattern,
+        may_be_empty=may_be_empty,
     )
 
 
@@ -101,9 +106,15 @@ _DEFINITIONS = (
     ),
     _group("share.renew.acknowledge.enable", _FLAG, "Whether consumers may renew their locks."),
     _group(
+        "share.assignment.interval.ms", _INT,
+        "The shortest time from one assignment of partitions to the next; a member that joins meanwhile waits for it.",
+        minimum=0,
+    ),
+    _group(
         "errors.deadletterqueue.topic.name", _TEXT,
-        "The topic that records go to which are rejected, expired or delivered too often; it must set"
-        " errors.deadletterqueue.group.enable. none: they are dropped.",
+        "The topic that records go to which are rejected, expired or delivered too often. Its name begins with"
+        f" {_PREFIX_OF_TOPICS}, and it must set {TAKES_DEAD_LETTERS}. If this is empty, they are dropped.",
+        may_be_empty=True,
     ),
     _group(
         "errors.deadletterqueue.copy.record.enable", _FLAG,
@@ -137,6 +148,7 @@ _BOUNDS = {
     "share.record.lock.duration.ms": (15_000, 60_000),
     "share.delivery.count.limit": (2, 10),
     "share.partition.max.record.locks": (100, 4_000),
+    "share.assignment.interval.ms": (0, 15_000),
 }
 
 
@@ -156,6 +168,15 @@ def _broker_settings() -> tuple[ConfigDefinition, ...]:
             "share.coordinator.state.topic.num.partitions", _INT, "50",
             "Partitions of __share_group_state; counts when the topic is made, with the first queue.",
             minimum=1, dynamic=False,
+        ),
+        ConfigDefinition(
+            _PREFIX_OF_TOPICS, _TEXT, "dlq.",
+            "What the names of topics for dead letters begin with; empty allows any name.",
+            may_be_empty=True,
+        ),
+        ConfigDefinition(
+            _CREATES_TOPICS, _FLAG, "false",
+            "Whether a topic for dead letters that does not exist is made with the first letter.",
         ),
     ]  # fmt: skip
     for name, (lowest, highest) in _BOUNDS.items():
@@ -203,6 +224,24 @@ def check_group_config(overrides: Mapping[str, str], broker: Mapping[str, str]) 
                 f"{kind}.heartbeat.interval.ms", f"must be shorter than {kind}.session.timeout.ms"
             )
     reset_duration_ms(resolved.share_auto_offset_reset)
+    if resolved.dead_letter_topic is not None:
+        check_dead_letter_topic(resolved.dead_letter_topic, broker)
+
+
+def check_dead_letter_topic(name: str, broker: Mapping[str, str]) -> None:
+    """ConfigError if the settings of the brokers do not allow the topic for dead letters."""
+    prefix = broker.get(_PREFIX_OF_TOPICS, "dlq.").strip()
+    if name.startswith("__"):
+        raise ConfigError(DEAD_LETTER_TOPIC, f"{name!r} is not allowed: internal topics begin with __")
+    if not name.startswith(prefix):
+        raise ConfigError(
+            DEAD_LETTER_TOPIC,
+            f"{name!r} must begin with {prefix!r}, see the broker setting {_PREFIX_OF_TOPICS}",
+        )
+
+
+def creates_dead_letter_topics(broker: Mapping[str, str]) -> bool:
+    return broker.get(_CREATES_TOPICS, "false").strip().lower() == "true"
 
 
 def resolve_group_config(overrides: Mapping[str, str], broker: Mapping[str, str]) -> GroupConfig:

@@ -14,6 +14,7 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
+from millstream.broker.shares.dead_letter_topics import DeadLetterTopics
 from millstream.broker.shares.led_queue import LedQueue, QueueState
 from millstream.broker.shares.log_view import ReadBatch
 from millstream.broker.shares.policies import Rules
@@ -118,18 +119,15 @@ class DeadLetterWriter:
     def __init__(
         self,
         messages: Messages,
-        partitions_of: Callable[[str], int | None],
+        topics: DeadLetterTopics,
         rules_of: Callable[[LedQueue], Rules],
         apart: Apart,
     ) -> None:
-        """`partitions_of` returns the partition count of a topic for dead letters; None if there is no such topic.
-
-        `apart` runs a job in a thread: opening a batch may take long.
-        """
+        """`apart` runs a job in a thread: opening a batch may take long."""
         self._apart = apart
         self._waiting: dict[LedQueue, _Waiting] = {}
         self._messages = messages
-        self._partitions_of = partitions_of
+        self._topics = topics
         self._rules_of = rules_of
 
     def add(self, queue: LedQueue, letters: Sequence[DeadLetter]) -> bool:
@@ -212,12 +210,7 @@ class DeadLetterWriter:
         topic = rules.group.dead_letter_topic
         if topic is None:
             return 0
-        count = self._partitions_of(topic)
-        if count is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"make the topic {topic} with errors.deadletterqueue.group.enable=true",
-            )
+        count = await self._topics.partitions_of(topic)
         if not rules.group.errors_deadletterqueue_copy_record_enable:
             missing = "errors.deadletterqueue.copy.record.enable is false"
         messages = await self._of_log(queue, letter, missing)

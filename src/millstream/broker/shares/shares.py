@@ -10,6 +10,7 @@ from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.reads import first_batch, offset_at
 from millstream.broker.partitions.registry import Partitions
 from millstream.broker.server.long_work import LongWork
+from millstream.broker.shares.dead_letter_topics import DeadLetterTopics
 from millstream.broker.shares.dead_letters import DeadLetterWriter
 from millstream.broker.shares.led_queue import LedQueue, QueueState
 from millstream.broker.shares.partition_limits import PartitionLimits
@@ -71,7 +72,9 @@ class Shares:
         self._loading: dict[ShareKey, asyncio.Task[None]] = {}
         self._opening: set[ShareKey] = set()
         self._turns = Turns(loop.call_soon, long_work.apart)
-        self._letters = DeadLetterWriter(messages, self._dead_letter_partitions, self.rules, long_work.apart)
+        self._letters = DeadLetterWriter(
+            messages, DeadLetterTopics(metadata, defaults), self.rules, long_work.apart
+        )
         self._limits = PartitionLimits(
             spawn, delete_before, lambda each: self._users.are_named(each.topic_id)
         )
@@ -388,12 +391,6 @@ class Shares:
     def _write_letters(self, queue: LedQueue, letters: Sequence[DeadLetter]) -> None:
         if self._letters.add(queue, letters):
             self._spawn(self._letters.write_all(queue), "dead letters")
-
-    def _dead_letter_partitions(self, topic: str) -> int | None:
-        image = self._metadata.image.topic(topic)
-        if image is None or image.configs.get("errors.deadletterqueue.group.enable", "").lower() != "true":
-            return None
-        return len(image.partitions)
 
     def close(self) -> None:
         if self._sweeper is not None:

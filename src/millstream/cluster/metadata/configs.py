@@ -9,6 +9,7 @@ import msgspec
 from millstream.cluster.metadata.commands import Decision, NewId
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.metadata.names import invalid_name_reason
 from millstream.cluster.metadata.records import ConfigChanged, ConfigResource, PartitionChanged
 from millstream.cluster.metadata.replica_changes import after_new_rules
 from millstream.config.definitions import (
@@ -22,7 +23,7 @@ from millstream.config.definitions import (
     validate_broker_override,
 )
 from millstream.config.errors import ConfigError
-from millstream.config.share_table import check_group_config, group_definition
+from millstream.config.share_table import DEAD_LETTER_TOPIC, check_group_config, group_definition
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 _ELECTION_KEYS = ("min.insync.replicas", "unclean.leader.election.enable")
@@ -98,6 +99,7 @@ class AlterConfigs(msgspec.Struct, frozen=True):
             resolve_topic_config(wanted, self.defaults.broker_configs(image))
         elif resource is ConfigResource.GROUP:
             check_group_config(wanted, self.defaults.broker_configs(image))
+            _check_dead_letter_topic(wanted.get(DEAD_LETTER_TOPIC, ""))
         else:
             self._check_broker(image, current, wanted)
         return [
@@ -155,6 +157,12 @@ class AlterConfigs(msgspec.Struct, frozen=True):
                     resolve_topic_config(topic.configs, inherited)
                 except ConfigError as error:
                     raise error.at(f"topic {topic.name}") from None
+
+
+def _check_dead_letter_topic(name: str) -> None:
+    reason = invalid_name_reason(name) if name.strip() else None
+    if reason is not None:
+        raise ConfigError(DEAD_LETTER_TOPIC, reason)
 
 
 def current_configs(image: MetadataImage, resource: ConfigResource, name: str) -> Mapping[str, str]:

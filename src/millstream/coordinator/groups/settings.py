@@ -37,6 +37,7 @@ class GroupSettings:
     group_share_max_size: int = 200
     group_share_session_timeout_ms: int = 45_000
     group_share_heartbeat_interval_ms: int = 5_000
+    group_share_assignment_interval_ms: int = 1_000
     group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
     group_consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     group_max_count: int = 50_000

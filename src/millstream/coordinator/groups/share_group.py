@@ -51,6 +51,7 @@ class ShareGroup(msgspec.Struct):
     checked_view: TopicsView | None = None
     # Not restored either: members ask again, and their heartbeats begin the assignment again.
     assigning: Assigning | None = None
+    assigned_at_ms: int | None = None
     waiting: dict[str, Waiting] = msgspec.field(default_factory=dict)
     weight: int = 0
     """Topics that the members name, each member counted."""

@@ -2,7 +2,7 @@
 
 Meanwhile the group goes on with its former targets, and it may change. Then the new targets are taken as far as they
 still fit, so that a group that never rests gets on too, and computed again. Members that join wait for their first
-target. Nothing of this is in the log: after a restart the next heartbeat begins anew.
+target. Nothing of this is in the log: after a restart the next heartbeat begins again.
 """
 
 from collections.abc import Callable
@@ -37,8 +37,7 @@ def refresh(turn: Turn, group: ConsumerGroup | ShareGroup, *, changed: bool) -> 
         awaits_topics = isinstance(group, ConsumerGroup) and group.awaits_topics
         group.checked_view = None if awaits_topics else view
         _raise_epoch(turn, group, changed=changed)
-    if group.assigning is None and group.target_epoch < group.epoch:
-        _assign(turn, group)
+    _assign_if_due(turn, group)
 
 
 def members_left(turn: Turn, group: ConsumerGroup | ShareGroup) -> None:
@@ -120,6 +119,8 @@ def computed(turn: Turn, request: TargetsComputed, token: int) -> None:
 
 def go_on(turn: Turn, group: ConsumerGroup | ShareGroup) -> None:
     """Take some of the targets, then answer some of the members that wait for them; the rest in later turns."""
+    if group.subscriptions:
+        _assign_if_due(turn, group)
     assigning, room = group.assigning, TAKEN_AT_ONCE
     if assigning is not None and assigning.is_computed:
         room = _take(turn, group, assigning, room)
@@ -134,6 +135,26 @@ def go_on(turn: Turn, group: ConsumerGroup | ShareGroup) -> None:
             turn.refuse(waiting.token, error.code, error.message)
     if ready or (group.assigning is not None and group.assigning.is_computed):
         turn.schedule(Timer(TimerKind.TARGETS, group.group_id), _PAUSE_MS)
+
+
+def _assign_if_due(turn: Turn, group: ConsumerGroup | ShareGroup) -> None:
+    """A share group waits until `share.assignment.interval.ms` after its former assignment."""
+    if group.assigning is not None or group.target_epoch >= group.epoch:
+        return
+    if isinstance(group, ShareGroup):
+        if (wait_ms := _wait_ms(turn, group)) > 0:
+            turn.schedule(Timer(TimerKind.TARGETS, group.group_id), wait_ms)
+            return
+        group.assigned_at_ms = turn.now_ms
+    _assign(turn, group)
+
+
+def _wait_ms(turn: Turn, group: ShareGroup) -> int:
+    if group.assigned_at_ms is None:
+        return 0
+    interval_ms = turn.group_config(group.group_id, "share.assignment.interval.ms")
+    # The clock may have been set back.
+    return min(interval_ms, group.assigned_at_ms + interval_ms - turn.now_ms)
 
 
 def _assign(turn: Turn, group: ConsumerGroup | ShareGroup) -> None:
@@ -169,8 +190,8 @@ def _take(turn: Turn, group: ConsumerGroup | ShareGroup, assigning: Assigning, r
     if group.epoch == job.epoch and assigning.metadata_hash != group.metadata_hash:
         turn.write(*group.epoch_record(job.epoch, assigning.metadata_hash))
     turn.write(*group.target_epoch_record(job.epoch))
-    if group.epoch > job.epoch and group.subscriptions:
-        _assign(turn, group)
+    if group.subscriptions:
+        _assign_if_due(turn, group)
     return room
 
 

@@ -8,6 +8,7 @@ gets a message before its lock ends; a new leader knows no locks.
 """
 
 import asyncio
+from collections.abc import Mapping
 from random import Random
 
 from millstream.testing.history import Anomaly, History, Outcome
@@ -28,7 +29,7 @@ from millstream.testing.simulator.queue_worker import (
 )
 from millstream.testing.simulator.share_worker import ShareWorker
 
-LETTERS = "letters"
+LETTERS = "dlq.letters"
 _PARTITIONS = 2
 _CONSUMERS = 3
 _SHARE_CONSUMERS = 0.5
@@ -42,7 +43,9 @@ _GROUP_CONFIGS = {
 }
 # Longer than a lock: a consumer without news for so long has seen everything.
 _SILENCE_SECONDS = 25.0
-_GROUP_RESOURCE = 32
+_BROKER_RESOURCE, _GROUP_RESOURCE = 4, 32
+_ALL_BROKERS = ""
+_LETTERS_MADE_BY_NODE = 0.5
 
 
 class QueueClients(ClientGroup):
@@ -66,6 +69,7 @@ class QueueClients(ClientGroup):
             )
             for number in range(_CONSUMERS)
         ]
+        self._letters_made_by_node = doors.random() < _LETTERS_MADE_BY_NODE
 
     def start(self) -> None:
         self._task = self._cluster.loop.create_task(self._run())
@@ -76,6 +80,8 @@ class QueueClients(ClientGroup):
         assert self._task is not None
         await self._task
         await asyncio.gather(*(self._as(each.client, each.drain(self._is_silent)) for each in self.workers))
+        # A node makes the topic with the first letter: there may have been none.
+        await self._as(self._admin.client, self._create_letters())
         letters = History()
         client = self._client("letters-final")
         consumer = SimulatedConsumer(client, LETTERS, 0, letters, is_final=True)
@@ -108,20 +114,24 @@ class QueueClients(ClientGroup):
     async def _run(self) -> None:
         admin = self._admin
         await self._as(admin.client, admin.create_surely(TOPIC, _PARTITIONS, {}))
-        enabled = {"errors.deadletterqueue.group.enable": "true"}
-        await self._as(admin.client, admin.create_surely(LETTERS, 1, enabled))
-        await self._as(admin.client, self._configure())
+        if self._letters_made_by_node:
+            creates = {"errors.deadletterqueue.auto.create.topics.enable": "true"}
+            await self._as(admin.client, self._configure(_BROKER_RESOURCE, _ALL_BROKERS, creates))
+        else:
+            await self._as(admin.client, self._create_letters())
+        await self._as(admin.client, self._configure(_GROUP_RESOURCE, GROUP, _GROUP_CONFIGS))
         await asyncio.gather(
             *(self._as(each.client, self._produce(each)) for each in self._producers),
             *(self._as(each.client, each.work(lambda: self._is_over)) for each in self.workers),
         )
 
-    async def _configure(self) -> None:
+    async def _create_letters(self) -> None:
+        await self._admin.create_surely(LETTERS, 1, {"errors.deadletterqueue.group.enable": "true"})
+
+    async def _configure(self, kind: int, name: str, configs: Mapping[str, str]) -> None:
         client = self._admin.client
-        changes = [
-            {"name": name, "config_operation": 0, "value": value} for name, value in _GROUP_CONFIGS.items()
-        ]
-        resource = {"resource_type": _GROUP_RESOURCE, "resource_name": GROUP, "configs": changes}
+        changes = [{"name": key, "config_operation": 0, "value": value} for key, value in configs.items()]
+        resource = {"resource_type": kind, "resource_name": name, "configs": changes}
         while True:
             try:
                 reply = await client.call(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from millstream.broker.shares import dead_letters
+from millstream.broker.shares.dead_letter_topics import DeadLetterTopics
 from millstream.broker.shares.dead_letters import DeadLetterWriter
 from millstream.broker.shares.led_queue import QueueState
 from millstream.broker.shares.log_view import ReadBatch
@@ -46,6 +47,14 @@ class Queue:
         self.written.append(list(self._sent))
 
 
+class OneLetterBox(DeadLetterTopics):
+    def __init__(self) -> None:
+        pass
+
+    async def partitions_of(self, _topic: str) -> int:
+        return 1
+
+
 def writer_to(sent: list[str]) -> DeadLetterWriter:
     async def send(_caller: Any, place: Any, messages: Any) -> None:
         sent.extend(f"{place} {message.value}" for message in messages)
@@ -57,7 +66,7 @@ def writer_with(send: Callable[..., Any], topic: str | None = "letters") -> Dead
     group = SimpleNamespace(dead_letter_topic=topic, errors_deadletterqueue_copy_record_enable=True)
     messages: Any = SimpleNamespace(send=send)
     rules: Any = SimpleNamespace(group=group)
-    return DeadLetterWriter(messages, lambda _topic: 1, lambda _queue: rules, asyncio.to_thread)
+    return DeadLetterWriter(messages, OneLetterBox(), lambda _queue: rules, asyncio.to_thread)
 
 
 async def write(writer: DeadLetterWriter, queue: Any, letters: Sequence[DeadLetter]) -> None:

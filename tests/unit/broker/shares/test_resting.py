@@ -195,7 +195,7 @@ def test_letters_that_wait_are_written_after_a_restart_without_consumers() -> No
     with node_on(disk) as node:
         filled_topic(node)
         with QueueAdmin(node.listen) as admin:
-            admin.alter_group_configs("workers", {"errors.deadletterqueue.topic.name": "jobs-dlq"})
+            admin.alter_group_configs("workers", {"errors.deadletterqueue.topic.name": "dlq.jobs"})
 
         async def reject_all() -> None:
             queue = await shares_of(node).open("workers", "jobs", 0, from_earliest=True)
@@ -207,8 +207,8 @@ def test_letters_that_wait_are_written_after_a_restart_without_consumers() -> No
     disk.restart()
     with node_on(disk) as node, RawClient(node.listen) as client:
         assert [row.depth for row in look(node)] == [4]
-        create_topic(client, "jobs-dlq", errors_deadletterqueue_group_enable="true")
+        create_topic(client, "dlq.jobs", errors_deadletterqueue_group_enable="true")
         wait_for(lambda: look(node)[0].depth, (0).__eq__, "letters to write")
-        partition = node.broker.logs.partitions.get("jobs-dlq", 0)
+        partition = node.broker.logs.partitions.get("dlq.jobs", 0)
         assert partition is not None
         assert partition.high_watermark == 4

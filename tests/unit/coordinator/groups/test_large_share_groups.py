@@ -109,11 +109,11 @@ def test_many_targets_are_taken_in_many_turns(harness: Harness, monkeypatch: pyt
     for number in range(60):
         harness.submit(join(f"m{number:02}", "a"))
     turns = 0
-    while harness.jobs or the_group(harness).assigning is not None:
+    while the_group(harness).target_epoch < the_group(harness).epoch:
         harness.compute()
         assert sum(isinstance(record.key, ShareTargetKey) for record in harness.last_records) <= 10
         harness.advance(1)
-        turns += 1
+        turns += bool(harness.last_records)
     assert turns >= 6
     while len(harness.answers) < 60:
         harness.advance(1)
@@ -128,6 +128,7 @@ steps = st.one_of(
     st.builds(lambda name, n: lambda h: h.set_topic(name, n), st.sampled_from(TOPICS), st.integers(6, 9)),
     st.just(lambda h: h.compute()),
     st.just(lambda h: h.advance(1)),
+    st.just(lambda h: h.advance(1_000)),
 )
 
 

@@ -60,10 +60,16 @@ class Coordinator:
     def ask(self, request: Any) -> Any:
         decision = self.machine.handle(request, 1, self.now_ms)
         self.written += [encode_record(record) for record in decision.records]
+        if not decision.replies:
+            return None
         answer = decision.replies[0].answer
         if isinstance(answer, KafkaError):
             raise answer
         return answer
+
+    def join(self, member: str) -> Any:
+        """The answer to the first heartbeat, which may have to wait for the next assignment."""
+        return self.ask(beat(member, 0, "t")) or self.wait(1_000)[0]
 
     def restart(self) -> None:
         self.machine = self._new()
@@ -73,11 +79,15 @@ class Coordinator:
             self.machine.replay(record)
         self.machine.loaded(self.now_ms)
 
-    def wait(self, ms: int) -> None:
+    def wait(self, ms: int) -> list[Any]:
+        """What was answered meanwhile."""
         self.now_ms += ms
+        answers: list[Any] = []
         while (due := self.machine.next_deadline()) is not None and due <= self.now_ms:
             decision = self.machine.on_time(self.now_ms)
             self.written += [encode_record(record) for record in decision.records]
+            answers += [reply.answer for reply in decision.replies]
+        return answers
 
 
 def beat(member: str, epoch: int = 0, *topics: str) -> ShareHeartbeat:
@@ -98,8 +108,8 @@ def test_the_first_heartbeat_assigns() -> None:
 
 def test_members_share_partitions_and_hear_of_it_with_their_next_heartbeat() -> None:
     coordinator = Coordinator()
-    coordinator.ask(beat("a", 0, "t"))
-    second = coordinator.ask(beat("b", 0, "t"))
+    coordinator.join("a")
+    second = coordinator.join("b")
     first = coordinator.ask(beat("a", 1))
     both = [first.assigned[UUID(int=1)], second.assigned[UUID(int=1)]]
     assert both[0] | both[1] == frozenset(range(4))
@@ -107,10 +117,41 @@ def test_members_share_partitions_and_hear_of_it_with_their_next_heartbeat() -> 
     assert coordinator.ask(beat("a", first.member_epoch)).assigned is None
 
 
+def test_members_that_join_soon_after_an_assignment_wait_for_the_next_one() -> None:
+    coordinator = Coordinator()
+    assert coordinator.join("a").member_epoch == 1
+    coordinator.wait(400)
+    assert coordinator.ask(beat("b", 0, "t")) is None
+    assert coordinator.ask(beat("c", 0, "t")) is None
+    assert coordinator.ask(beat("a", 1)).member_epoch == 1
+    assert coordinator.wait(599) == []
+    both = coordinator.wait(1)
+    assert {each.member_id for each in both} == {"b", "c"}
+    assert {each.member_epoch for each in both} == {3}
+    coordinator.wait(1_000)
+    assert coordinator.ask(beat("d", 0, "t")).assigned
+
+
+def test_a_group_may_ask_for_an_assignment_with_each_change() -> None:
+    coordinator = Coordinator()
+    coordinator.ask(ChangeTopics(view(g={"share.assignment.interval.ms": "0"})))
+    for member in ("a", "b", "c"):
+        assert coordinator.ask(beat(member, 0, "t")).assigned
+
+
+def test_a_member_that_leaves_while_it_waits_is_told() -> None:
+    coordinator = Coordinator()
+    coordinator.join("a")
+    assert coordinator.ask(beat("b", 0, "t")) is None
+    assert refusal(coordinator, beat("b", -1)) == ErrorCode.UNKNOWN_MEMBER_ID
+    coordinator.wait(1_000)
+    assert coordinator.ask(beat("a", 1)).member_epoch == 3
+
+
 def test_a_restart_keeps_members_and_the_previous_epoch_is_taken() -> None:
     coordinator = Coordinator()
-    coordinator.ask(beat("a", 0, "t"))
-    coordinator.ask(beat("b", 0, "t"))
+    coordinator.join("a")
+    coordinator.join("b")
     coordinator.restart()
     answer = coordinator.ask(beat("a", 1))
     assert answer.member_epoch == 2
@@ -134,9 +175,9 @@ def test_bad_heartbeats_are_refused() -> None:
 
 def test_a_silent_member_is_out_and_its_partitions_go_to_others() -> None:
     coordinator = Coordinator()
-    coordinator.ask(beat("a", 0, "t"))
-    coordinator.ask(beat("b", 0, "t"))
-    coordinator.wait(40_000)
+    coordinator.join("a")
+    coordinator.join("b")
+    coordinator.wait(39_000)
     coordinator.ask(beat("b", 2))
     coordinator.wait(6_000)
     assert coordinator.ask(beat("b", 2)).assigned == {UUID(int=1): frozenset(range(4))}
