@@ -216,7 +216,7 @@ class Teller:
                     memoryview(other.read(repaired.next_offset, 1 << 20, following.base_offset).data)
                 )
             repaired.write(self.disk)
-            number = log.place.begin_rewrite([damaged.base_offset])
+            number = repaired.announce()
             flush(log)
             repaired.put_in_place(damaged, number)
             flush(log)

@@ -103,7 +103,7 @@ def repaired_from_one_that_has_compacted_more() -> None:
         read = other.log().read(repaired.next_offset, 1 << 20, other.log().log_end_offset)
         repaired.add(memoryview(read.data))
     repaired.write(store.disk)
-    number = log.place.begin_rewrite([damaged.base_offset])
+    number = repaired.announce()
     flush(log)
     repaired.put_in_place(damaged, number)
     assert sound - lost <= {record.offset for record in read_records(log)}

@@ -60,11 +60,12 @@ class LogCheckpoint(msgspec.Struct, array_like=True, frozen=True):
         numbers = dict(self.numbers)
         return {each[0]: SegmentSummary(*each, number=numbers.get(each[0], 0)) for each in self.segments}
 
-    def synced_segments(self, rewritten: Mapping[int, int]) -> dict[int, int]:
+    def synced_segments(self, rewritten: Mapping[int, int], cut_base: int | None = None) -> dict[int, int]:
         """Base and end offsets of the files that must exist, without those begun or cut since the checkpoint.
 
         `rewritten` is from the directory's identity. A file that has replaced others since was synced too, and has the
-        base of the first of them.
+        base of the first of them. One that was begun since the checkpoint has an offset at least, unless the log was
+        cut at `cut_base` or below it.
         """
         last, size_bytes = self.flushed_position
         firsts = {number: base for base, number in sorted(rewritten.items(), reverse=True)}
@@ -74,7 +75,10 @@ class LogCheckpoint(msgspec.Struct, array_like=True, frozen=True):
                 number = rewritten.get(base, each.number)
                 place = base if number == each.number else firsts[number]
                 found[place] = max(found.get(place, 0), each.end_offset)
-        return found
+        for base in firsts.values():
+            if base >= last and base not in found and (cut_base is None or base < cut_base):
+                found[base] = base + 1
+        return dict(sorted(found.items()))
 
     @property
     def has_holes(self) -> bool:

@@ -13,6 +13,7 @@ from millstream.storage.layout import (
     CUT_NOTE,
     DROPPED_SUFFIX,
     EPOCHS_FILE,
+    GAPS_SUFFIX,
     IDENTITY_FILE,
     START_OFFSET_FILE,
     encode_start_offset,
@@ -94,6 +95,12 @@ class LogDirectory:
                     file.close()
 
         self.write_by_name(empty)
+
+    def note_gaps(self, base_offset: int) -> None:
+        """Have the next flush say that offsets are missing in this segment, unless a file says so already."""
+        path = f"{self._path}/{base_offset:020d}{GAPS_SUFFIX}"
+        if not self._disk.exists(path):
+            self._unsynced.small_files.setdefault(path, b"")
 
     def begin_rewrite(self, bases: Sequence[int]) -> int:
         """Announce that these segments' files will be replaced; returns the new file's number.

@@ -61,6 +61,8 @@ class LogRecovery:
     committed: int | None = None
     was_written: bool = True
     is_identified: bool = False
+    cut_base: int | None = field(default=None, init=False)
+    """The segment in which the log was cut since the checkpoint."""
     names: list[str] = field(init=False)
     """The names in the directory."""
     report: RecoveryReport = field(init=False)
@@ -81,6 +83,7 @@ class LogRecovery:
         is_cut = False
         if marker is not None and self.known is not None and marker.number > self.known.truncations:
             self.known, is_cut = _known_after(marker, self.known), True
+            self.cut_base = marker.position[0]
         known = self.known
         beside = SideFiles(disk, directory, names, known, report.remade)
         epochs = beside.flushed_epochs()
@@ -201,6 +204,7 @@ class LogRecovery:
             self.identity.rewritten,
             self._may_be_compacted,
             self.config.durable and not self.identity.acknowledges_early,
+            self.cut_base,
         )
         segments: list[Segment] = []
         for number, base in enumerate(bases):

@@ -1,6 +1,7 @@
 """Repairs a damaged segment with batches from another replica.
 
 write          a new file beside the damaged one, complete and synced
+announce       with the next flush: no earlier checkpoint is valid for the file that comes
 put_in_place   rename it over the damaged one, together with the change in memory; the next flush syncs the directory
 
 Batches from the other replica are preferred. Where it has none, sound local batches stay: it may have compacted more,
@@ -142,6 +143,16 @@ class RepairedSegment:
         for position, header in own:
             if start <= header.base_offset and header.last_offset < end:
                 yield header, memoryview(damaged.pread(header.size_bytes, position))
+
+    def announce(self) -> int:
+        """Have the next flush say that the file is replaced, and whether the new one has gaps; returns its number.
+
+        Otherwise recovery, which finds a gap behind the new file, could not tell it from a segment that was lost.
+        """
+        summary = self._segment.summary
+        if summary.compacted or summary.end_offset < self._end_offset:
+            self._log.place.note_gaps(summary.base_offset)
+        return self._log.place.begin_rewrite([summary.base_offset])
 
     def put_in_place(self, damaged: Segment, number: int) -> None:
         """On the event loop, while nothing else changes the log's segments."""

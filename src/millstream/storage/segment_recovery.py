@@ -113,6 +113,8 @@ class SegmentRecovery:
     """Whether compaction may have removed records; asked where no checkpoint tells."""
     was_durable: bool = True
     """Whether every acknowledgement waited for a flush."""
+    cut_base: int | None = None
+    """The last segment that was left when the log was cut, if that was after the checkpoint."""
     _summaries: dict[int, SegmentSummary] = field(init=False)
     _synced_ends: dict[int, int] = field(init=False)
     """End offsets of files that must exist, by base offset."""
@@ -127,7 +129,8 @@ class SegmentRecovery:
         self._epochs = EpochCheck(flushed, self.max_epoch, has_replicas, self.was_durable)
         entries = self.known.summaries() if self.known is not None else {}
         self._summaries = {base: each for base, each in entries.items() if self._is_described(each)}
-        self._synced_ends = self.known.synced_segments(self.numbers) if self.known is not None else {}
+        known = self.known
+        self._synced_ends = {} if known is None else known.synced_segments(self.numbers, self.cut_base)
 
     def _is_described(self, summary: SegmentSummary) -> bool:
         """Whether the checkpoint describes this file, and not one that it has replaced since."""
@@ -173,7 +176,7 @@ class SegmentRecovery:
             self._cut(segment, end, size)
             return segment, Outcome.CUT
         is_as_described = summary is not None and summary.compacted and _is_same(segment.summary, summary)
-        if is_as_described or (summary is None and base in self.numbers):
+        if is_as_described or (summary is None and self._may_end_with_a_gap(base)):
             self._compacted.add(base)
         return segment, Outcome.WHOLE
 
@@ -252,6 +255,14 @@ class SegmentRecovery:
             return base < self.known.flushed_position[0] or base in self.numbers
         # Also behind a cut that was recorded but perhaps not carried out.
         return summary.compacted
+
+    def _may_end_with_a_gap(self, base: int) -> bool:
+        """Whether this segment, which no checkpoint describes, may have been rewritten without its last records.
+
+        One that was sealed since the checkpoint was not compacted, but repaired, and a repair notes its gaps.
+        """
+        is_later = self.known is not None and self.cut_base is None and base >= self.known.flushed_position[0]
+        return base in self.numbers and (not is_later or base in self.gapped)
 
     def _trust(self, summary: SegmentSummary) -> Segment:
         segment = Segment(self.files, self.directory, summary, stored=True)

@@ -130,7 +130,7 @@ def _missing(
     return [
         base
         for base, end in known.synced_segments(rewritten).items()
-        if base < known.flushed_position[0] and end > start and base not in bases
+        if base < max(known.flushed_position[0], bases[-1]) and end > start and base not in bases
         # A swap that a crash interrupted is completed by the next start.
         if f"{base:020d}{SWAP}" not in names
     ]

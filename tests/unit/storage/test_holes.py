@@ -2,15 +2,17 @@
 
 from contextlib import suppress
 
+import msgspec
 import pytest
 
 from millstream.config.topic import TopicConfig
-from millstream.protocol.record_batch import CorruptBatch, read_header
-from millstream.storage.checkpoint import CHECKPOINT_FILE, write_checkpoint
+from millstream.protocol.record_batch import CorruptBatch, read_header, stamp
+from millstream.storage.checkpoint import CHECKPOINT_FILE, later_log, read_checkpoint, write_checkpoint
 from millstream.storage.layout import SEGMENT_SUFFIXES
 from millstream.storage.log import PartitionLog
 from millstream.storage.repaired_segment import RepairedSegment
 from millstream.storage.segment import Segment, find_segment
+from millstream.storage.verify import verify_partition
 from millstream.testing.disk import Crashed, Fault, Operation, SimulatedDisk, Survival
 from support.logs import (
     DATA_DIR,
@@ -42,6 +44,15 @@ def filled(config: TopicConfig = SMALL, *, keys: int = 100, disk: SimulatedDisk 
     return store
 
 
+def grown() -> Store:
+    """It has got as much again since its checkpoint."""
+    store = filled()
+    for value in VALUES:
+        append(store.log(), batch_of([b"new" + value]))
+    flush(store.log())
+    return store
+
+
 def remove(store: Store, segment: Segment) -> None:
     for suffix in SEGMENT_SUFFIXES:
         store.disk.unlink(segment.path + suffix)
@@ -65,7 +76,7 @@ def repair(store: Store, offset: int, other: PartitionLog) -> None:
     while not repaired.is_whole:
         repaired.add(memoryview(other.read(repaired.next_offset, 150, other.log_end_offset).data))
     repaired.write(store.disk)
-    number = log.place.begin_rewrite([damaged.base_offset])
+    number = repaired.announce()
     flush(log)
     repaired.put_in_place(damaged, number)
     flush(log)
@@ -309,6 +320,71 @@ def test_a_first_segment_that_was_repaired_since_the_checkpoint_is_missed(
     assert read_values(store.log(), gone.summary.end_offset) == VALUES[gone.summary.end_offset :]
 
 
+@pytest.mark.parametrize("committed", [2 * COUNT, None], ids=["of a replica", "of the only one"])
+@pytest.mark.parametrize("repaired_too", [0, 1], ids=["alone", "with the one before it"])
+def test_a_segment_that_was_begun_and_repaired_since_the_checkpoint_is_missed(
+    repaired_too: int, committed: int | None
+) -> None:
+    """Its records were passed over, or all that followed them were cut: the checkpoint had never known it."""
+    store, other = grown(), grown()
+    at = find_segment(store.log().segments, COUNT) + 2
+    bases = [each.base_offset for each in store.log().segments]
+    for number in range(at - repaired_too, at + 1):
+        repair(store, bases[number], other.log())
+    remove(store, store.log().segments[at])
+    found = read_checkpoint(store.disk, DATA_DIR)
+    assert found is not None
+    verified = verify_partition(store.disk, store.log().directory, known=found[0][0])
+    assert [each.offset for each in verified.damages] == [bases[at]]
+    store.committed = committed
+    store.kill()
+    assert_refused(store.log(), bases[at], bases[at + 1])
+    assert store.log().segments.damaged == {bases[at]}
+    assert store.log().log_end_offset == 2 * COUNT
+    repair(store, bases[at], other.log())
+    assert read_values(store.log()) == read_values(other.log())
+
+
+def test_a_segment_that_was_begun_since_the_checkpoint_is_missed_behind_a_repaired_one() -> None:
+    """It may never have been flushed, so the log ends before it; its records were passed over."""
+    store, other = grown(), grown()
+    at = find_segment(store.log().segments, COUNT) + 2
+    before, gone = store.log().segments[at - 1 : at + 1]
+    repair(store, before.base_offset, other.log())
+    remove(store, gone)
+    store.committed = COUNT
+    store.kill()
+    assert store.log().log_end_offset == gone.base_offset
+    assert store.log().health.is_doubtful
+
+
+def test_a_gap_that_a_repair_left_at_the_end_of_a_segment_is_no_loss() -> None:
+    store, other = grown(), grown()
+    at = find_segment(store.log().segments, COUNT) + 2
+    damaged, following = store.log().segments[at : at + 2]
+    truncate_to(other.log(), damaged.base_offset + 1, NOW_MS)
+    later = memoryview(bytearray(batch_of([b"later"])))
+    stamp(later, 0, following.base_offset, 0)
+    other.log().append_replicated(later, [read_header(later)], NOW_MS)
+    store.disk.flip_bit(damaged.log_path, damaged.summary.size_bytes - 1)
+    repair(store, damaged.base_offset, other.log())
+    values = read_values(store.log())
+    assert len(values) < 2 * COUNT
+    store.kill()
+    assert not store.log().segments.damaged
+    assert not store.log().health.is_doubtful
+    assert read_values(store.log()) == values
+
+
+def test_a_segment_that_was_repaired_and_then_cut_is_not_missed() -> None:
+    """A repair from a compacted replica may leave a gap where the segment was."""
+    known = msgspec.structs.replace(later_log("t", 0, b""), flushed_position=(40, 1))
+    rewritten = {56: 1, 62: 2, 70: 2}
+    assert known.synced_segments(rewritten) == {56: 57, 62: 63}
+    assert known.synced_segments(rewritten, 62) == {56: 57}
+    assert known.synced_segments(rewritten, 56) == {}
+
+
 def test_a_segment_that_was_compacted_since_the_checkpoint_is_missed() -> None:
     """Between segments in which compaction left gaps, nothing else tells that it was there."""
     store = filled(COMPACTED, keys=7)
@@ -430,7 +506,7 @@ def test_a_repair_keeps_what_only_this_replica_has_behind_a_rotten_offset() -> N
         repaired.add(memoryview(other.log().read(offset, 1, COUNT).data))
     assert repaired.is_whole
     repaired.write(store.disk)
-    number = store.log().place.begin_rewrite([first])
+    number = repaired.announce()
     flush(store.log())
     repaired.put_in_place(damaged, number)
     kept = [(h.base_offset, bytes(data)) for _, h, data in store.log().segments[1].scan()]

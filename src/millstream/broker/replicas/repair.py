@@ -271,7 +271,7 @@ class Repairs:
         target, disk = partition.log, self._machine.disk
         await self._machine.workers.run(lambda: repaired.write(disk))
         # On disk before the new file: an earlier checkpoint must not vouch for it.
-        number = target.place.begin_rewrite([damaged.base_offset])
+        number = repaired.announce()
         await self._flusher.sync(partition)
         if target.offline is not None:
             raise target.offline
