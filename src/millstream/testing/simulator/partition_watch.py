@@ -7,6 +7,7 @@ from typing import Any
 from millstream.broker.partitions.partition import Partition
 from millstream.cluster.metadata.image import MetadataImage, PartitionImage
 from millstream.cluster.replication import LeaderState, PendingChange
+from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.record_batch import CorruptBatch
 from millstream.storage.log import PartitionLog
@@ -39,11 +40,18 @@ class PartitionWatch:
         """How many offsets the log holds that is being truncated; a log without any loses nothing."""
         self._is_damaged = False
         """Whether the log cannot be read at its new end."""
+        self._reported_early: dict[Partition, int] = {}
+        """Where a relaxed log ended when its topic became durable: what a replica has reported before it was flushed.
+
+        Until the next flush the log's directory still says so, and after a crash the replica is in doubt.
+        """
 
     @contextmanager
     def installed(self) -> Iterator[None]:
         """Check every partition within the `with` block."""
-        originals = {name: getattr(Partition, name) for name in ("_advance", "lead", "truncated")}
+        originals = {
+            name: getattr(Partition, name) for name in ("_advance", "lead", "truncated", "update_config")
+        }
         cut = PartitionLog.truncate
         propose = LeaderState.propose
 
@@ -66,6 +74,11 @@ class PartitionWatch:
             self._truncated(partition)
             originals["truncated"](partition)
 
+        def updated(partition: Partition, config: TopicConfig) -> None:
+            if not partition.log.is_flushed_first:
+                self._reported_early[partition] = partition.log.log_end_offset
+            originals["update_config"](partition, config)
+
         def proposes(
             state: LeaderState, own_epoch: int, *, joining: Iterable[int] = (), leaving: Iterable[int] = ()
         ) -> PendingChange:
@@ -77,6 +90,7 @@ class PartitionWatch:
             "_advance": advanced,
             "lead": led,
             "truncated": truncated,
+            "update_config": updated,
         }
         for name, replacement in replacements.items():
             setattr(Partition, name, replacement)
@@ -240,7 +254,10 @@ class PartitionWatch:
         copy = None if broker is None else broker.partitions.get(topic, index)
         if copy is None or copy.topic_id != topic_id or copy.log.offline is not None:
             return None
-        return copy.log.flushed_offset if copy.log.config.durable else copy.log.log_end_offset
+        if not copy.log.config.durable:
+            return copy.log.log_end_offset
+        reported = self._reported_early.get(copy, 0)
+        return max(copy.log.flushed_offset, min(reported, copy.log.log_end_offset))
 
 
 def _name(partition: Partition) -> str:
