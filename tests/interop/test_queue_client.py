@@ -373,6 +373,9 @@ def test_dead_letters_are_redriven_and_queues_looked_at_from_the_command_line(
     [row] = [row for row in cli.json("queue", "list") if row["group"] == group]
     assert (row["depth"], row["in_flight"], row["dead_letters"]) == (0, 0, 1)
     assert "`millstream queue list`" in cli.fails("group", "describe", group)
+    mistyped = cli.run("queue", "describe", f"{group}x")
+    assert mistyped.returncode == 0
+    assert b"no consumer has used a queue of" in mistyped.stderr
     described = cli.json("queue", "describe", group)
     assert described["configs"]["errors.deadletterqueue.topic.name"] == letters
     send(node, topic, *plain(b"more"))

@@ -44,6 +44,10 @@ def describe(group: Group, target: Target, as_json: AsJson = False) -> None:
     """Show a share group's settings and its queues, by partition."""
     with target.queue_admin() as admin:
         configs, queues = admin.group_configs(group), admin.queues(group)
+    if not queues:
+        output.note(
+            f"no consumer has used a queue of {group!r} yet; check the name with `millstream queue list`"
+        )
     if as_json:
         rows = [dict(zip(_COLUMNS, _row(each), strict=True)) for each in queues]
         output.json_document({"group": group, "configs": configs, "queues": rows})
