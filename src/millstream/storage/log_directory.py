@@ -16,6 +16,7 @@ from millstream.storage.layout import (
     GAPS_SUFFIX,
     IDENTITY_FILE,
     START_OFFSET_FILE,
+    encode_gap,
     encode_start_offset,
     parent_directories,
 )
@@ -96,11 +97,10 @@ class LogDirectory:
 
         self.write_by_name(empty)
 
-    def note_gaps(self, base_offset: int) -> None:
-        """Have the next flush say that offsets are missing in this segment, unless a file says so already."""
+    def note_gap(self, base_offset: int, gap_end: int) -> None:
+        """Have the next flush say where the last gap of this segment ends."""
         path = f"{self._path}/{base_offset:020d}{GAPS_SUFFIX}"
-        if not self._disk.exists(path):
-            self._unsynced.small_files.setdefault(path, b"")
+        self._unsynced.small_files[path] = encode_gap(gap_end)
 
     def begin_rewrite(self, bases: Sequence[int]) -> int:
         """Announce that these segments' files will be replaced; returns the new file's number.

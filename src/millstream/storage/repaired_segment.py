@@ -47,6 +47,7 @@ class RepairedSegment:
         self._damaged = damaged
         self._end_offset = end_offset
         self._segment = self._empty()
+        self._gap_end: int | None = None
         self._fetched: list[tuple[BatchHeader, memoryview]] = []
         self._log_start = log.log_start_offset
         self.next_offset = 0
@@ -91,7 +92,7 @@ class RepairedSegment:
 
     def write(self, disk: Disk) -> None:
         """Block until the new file is on disk; its indexes are in memory."""
-        self._segment, self._producers = self._empty(), ProducerStates()
+        self._segment, self._producers, self._gap_end = self._empty(), ProducerStates(), None
         path = self._segment.log_path
         damaged = disk.open(path, read_only=True)
         file = disk.open(path + REPAIRED_SUFFIX, create=True)
@@ -111,7 +112,8 @@ class RepairedSegment:
         if header.producer_id >= 0 and header.base_offset >= self._unread_from and not header.is_control:
             self._producers.update(header, header.base_offset, self._now_ms)
         summary = self._segment.summary
-        summary.compacted |= header.base_offset > summary.end_offset
+        if header.base_offset > summary.end_offset:
+            summary.compacted, self._gap_end = True, header.base_offset
         interval = self._log.config.index_interval_bytes
         self._segment.note_batch(
             header, header.base_offset, header.max_timestamp, summary.size_bytes, interval
@@ -145,13 +147,14 @@ class RepairedSegment:
                 yield header, memoryview(damaged.pread(header.size_bytes, position))
 
     def announce(self) -> int:
-        """Have the next flush say that the file is replaced, and whether the new one has gaps; returns its number.
+        """Have the next flush say that the file is replaced, and where its last gap ends; returns its number.
 
         Otherwise recovery, which finds a gap behind the new file, could not tell it from a segment that was lost.
         """
         summary = self._segment.summary
-        if summary.compacted or summary.end_offset < self._end_offset:
-            self._log.place.note_gaps(summary.base_offset)
+        gap_end = self._end_offset if summary.end_offset < self._end_offset else self._gap_end
+        if gap_end is not None:
+            self._log.place.note_gap(summary.base_offset, gap_end)
         return self._log.place.begin_rewrite([summary.base_offset])
 
     def put_in_place(self, damaged: Segment, number: int) -> None:

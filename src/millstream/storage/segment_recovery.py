@@ -120,7 +120,7 @@ class SegmentRecovery:
     """End offsets of files that must exist, by base offset."""
     _epochs: EpochCheck = field(init=False)
     _compacted: set[int] = field(default_factory=set)
-    """Base offsets of scanned segments that are compacted."""
+    """Base offsets of scanned segments behind which a gap may be one of compaction."""
 
     def __post_init__(self) -> None:
         flushed = LeaderEpochs(self.rebuilt.epochs.entries)
@@ -175,9 +175,7 @@ class SegmentRecovery:
         if end < max(size, synced.size_bytes):
             self._cut(segment, end, size)
             return segment, Outcome.CUT
-        is_as_described = summary is not None and summary.compacted and _is_same(segment.summary, summary)
-        if is_as_described or (summary is None and self._may_end_with_a_gap(base)):
-            self._compacted.add(base)
+        self._note_end(segment, summary, limit)
         return segment, Outcome.WHOLE
 
     def begin_segment(self, offset: int) -> Segment:
@@ -256,13 +254,22 @@ class SegmentRecovery:
         # Also behind a cut that was recorded but perhaps not carried out.
         return summary.compacted
 
-    def _may_end_with_a_gap(self, base: int) -> bool:
-        """Whether this segment, which no checkpoint describes, may have been rewritten without its last records.
-
-        One that was sealed since the checkpoint was not compacted, but repaired, and a repair notes its gaps.
-        """
-        is_later = self.known is not None and self.cut_base is None and base >= self.known.flushed_position[0]
-        return base in self.numbers and (not is_later or base in self.gapped)
+    def _note_end(self, segment: Segment, summary: SegmentSummary | None, limit: int) -> None:
+        """A segment may have been rewritten without its last records: where it ends then, if that is known."""
+        base, end = segment.base_offset, None
+        if summary is not None:
+            end = summary.end_offset if summary.compacted and _is_same(segment.summary, summary) else None
+        elif base in self.numbers:
+            known = self.known
+            if known is None or self.cut_base is not None or base < known.flushed_position[0]:
+                self._compacted.add(base)
+            elif base in self.gapped:
+                # It was sealed since the checkpoint, so it was not compacted but repaired: a repair notes its gaps.
+                end = self._last_gap(segment)
+        if end == _FOR_EVER:
+            self._compacted.add(base)
+        elif end is not None and limit != _FOR_EVER:
+            segment.summary.end_offset = max(segment.summary.end_offset, min(end, limit))
 
     def _trust(self, summary: SegmentSummary) -> Segment:
         segment = Segment(self.files, self.directory, summary, stored=True)

@@ -358,7 +358,8 @@ def test_a_segment_that_was_begun_since_the_checkpoint_is_missed_behind_a_repair
     assert store.log().health.is_doubtful
 
 
-def test_a_gap_that_a_repair_left_at_the_end_of_a_segment_is_no_loss() -> None:
+@pytest.mark.parametrize("is_next_lost", [False, True], ids=["no loss", "the next segment is lost"])
+def test_a_gap_that_a_repair_left_at_the_end_of_a_segment_ends_where_it_was_noted(is_next_lost: bool) -> None:
     store, other = grown(), grown()
     at = find_segment(store.log().segments, COUNT) + 2
     damaged, following = store.log().segments[at : at + 2]
@@ -370,10 +371,36 @@ def test_a_gap_that_a_repair_left_at_the_end_of_a_segment_is_no_loss() -> None:
     repair(store, damaged.base_offset, other.log())
     values = read_values(store.log())
     assert len(values) < 2 * COUNT
+    if is_next_lost:
+        values = values[: -(2 * COUNT - following.base_offset)]
+        remove(store, following)
+        store.committed = COUNT
     store.kill()
     assert not store.log().segments.damaged
-    assert not store.log().health.is_doubtful
+    assert store.log().health.is_doubtful == is_next_lost
     assert read_values(store.log()) == values
+    assert store.log().log_end_offset == (following.base_offset if is_next_lost else 2 * COUNT)
+
+
+def test_a_segment_is_missed_behind_one_with_gaps_that_is_as_its_checkpoint_describes_it() -> None:
+    store = filled(COMPACTED)
+    log = store.log()
+    log.roll(NOW_MS)
+    for offset in (COUNT + 5, COUNT + 9):
+        later = memoryview(bytearray(batch_of([b"later"], key=b"k")))
+        stamp(later, 0, offset, 0)
+        log.append_replicated(later, [read_header(later)], NOW_MS)
+    flush(log)
+    store.checkpoint()
+    for _ in range(2):
+        log.roll(NOW_MS)
+        append(log, batch_of([b"more"], key=b"k"))
+    flush(log)
+    remove(store, log.segments[-2])
+    store.committed = COUNT
+    store.kill()
+    assert store.log().log_end_offset == COUNT + 10
+    assert store.log().health.is_doubtful
 
 
 def test_a_segment_that_was_repaired_and_then_cut_is_not_missed() -> None:
