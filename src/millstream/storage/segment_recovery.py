@@ -255,20 +255,22 @@ class SegmentRecovery:
         return summary.compacted
 
     def _note_end(self, segment: Segment, summary: SegmentSummary | None, limit: int) -> None:
-        """A segment may have been rewritten without its last records: where it ends then, if that is known."""
-        base, end = segment.base_offset, None
-        if summary is not None:
-            end = summary.end_offset if summary.compacted and _is_same(segment.summary, summary) else None
-        elif base in self.numbers:
-            known = self.known
-            if known is None or self.cut_base is not None or base < known.flushed_position[0]:
-                self._compacted.add(base)
-            elif base in self.gapped:
-                # It was sealed since the checkpoint, so it was not compacted but repaired: a repair notes its gaps.
-                end = self._last_gap(segment)
+        """The segment may lack its last records, by compaction: note where it ends, if that is known."""
+        base, known = segment.base_offset, self.known
+        is_as_described = summary is not None and summary.compacted and _is_same(segment.summary, summary)
+        if not is_as_described and (summary is not None or base not in self.numbers):
+            return
+        end = _FOR_EVER
+        # What was not sealed at the checkpoint has not been compacted since.
+        if known is not None and self.cut_base is None and base >= known.flushed_position[0]:
+            if summary is not None:
+                end = summary.end_offset
+            else:
+                # It was repaired, and a repair notes its gaps.
+                end = self._last_gap(segment) if base in self.gapped else base
         if end == _FOR_EVER:
             self._compacted.add(base)
-        elif end is not None and limit != _FOR_EVER:
+        elif limit != _FOR_EVER:
             segment.summary.end_offset = max(segment.summary.end_offset, min(end, limit))
 
     def _trust(self, summary: SegmentSummary) -> Segment:
