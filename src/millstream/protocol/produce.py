@@ -101,7 +101,7 @@ def _encode_partition(out: bytearray, outcome: PartitionOutcome, version: int, f
         out += _OLD_OUTCOME.pack(outcome.index, outcome.error, outcome.base_offset)
         if version >= 2:
             out += I64.pack(appended_ms)
-    if outcome.error == ErrorCode.NONE and version >= 8:
+    if not outcome.error and version >= 8:
         out += _NOTHING_WRONG_FLEXIBLE if flexible else _NOTHING_WRONG
     elif version >= 8:
         tags = b"\0" if flexible else b""

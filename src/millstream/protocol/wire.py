@@ -155,12 +155,14 @@ class Reader:
     def array_length(self) -> int:
         """Number of elements, -1 for null. Every element takes at least a byte, so a larger count is invalid."""
         count = self.uvarint() - 1 if self.flexible else self.i32()
-        if count < -1 or count > self._end - self.position:
-            raise MalformedRequest(f"an array claims {count} elements")
         if count > 0:
-            self._elements_left -= count
-            if self._elements_left < 0:
+            if count > self._end - self.position:
+                raise MalformedRequest(f"an array claims {count} elements")
+            self._elements_left = left = self._elements_left - count
+            if left < 0:
                 raise self._too_many()
+        elif count < -1:
+            raise MalformedRequest(f"an array claims {count} elements")
         return count
 
     def _too_many(self) -> TooManyElements:

@@ -81,7 +81,7 @@ class LocalLog:
         otherwise: after a crash, what it says decides whether acknowledged records may be missing, not the setting of
         that time.
         """
-        return self.config.durable or self.is_catching_up or not self._may_acknowledge_early
+        return not self._may_acknowledge_early or self.config.durable or self.is_catching_up
 
     @property
     def is_being_changed(self) -> bool:
@@ -120,14 +120,15 @@ class LocalLog:
     # -- segments
 
     def _segment_for(self, header: BatchHeader, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
-        if not self.segments:
+        segments = self.segments
+        if not segments:
             return self.roll(now_ms)
-        size = header.batch_length + PREFIX_SIZE
-        if self.segments[-1].summary.size_bytes and self.segments.is_full(
-            self.config, size, last_offset, max_timestamp, now_ms
+        active = segments[-1]
+        if active.summary.size_bytes and segments.is_full(
+            self.config, header.batch_length + PREFIX_SIZE, last_offset, max_timestamp, now_ms
         ):
             return self.roll(now_ms)
-        return self.segments[-1]
+        return active
 
     def roll(self, now_ms: int) -> Segment:
         """Seal the active segment and begin a new one at the log's end."""
@@ -169,15 +170,13 @@ class LocalLog:
 
     @property
     def has_unsynced(self) -> bool:
-        return bool(self._unsynced) or (
-            bool(self.segments) and self.place.identity.acknowledges_early != self._must_allow_early
-        )
-
-    @property
-    def _must_allow_early(self) -> bool:
-        """What the directory must say. Once it has said so, it keeps to it while the log is in doubt."""
-        early = self.place.identity.acknowledges_early
-        return not self.config.durable or (early and self.health.is_doubtful)
+        if self._unsynced:
+            return True
+        durable = self.config.durable
+        if durable != self.place.identity.acknowledges_early or not self.segments:
+            return False
+        # The directory does not say what the topic's setting asks for. In a doubtful log, early is not taken back.
+        return not (durable and self.health.is_doubtful)
 
     @property
     def has_sealed(self) -> bool:
@@ -201,7 +200,9 @@ class LocalLog:
         """Everything not yet synced, as work for another thread; None when there is nothing."""
         if self.health.offline is not None or not self.has_unsynced:
             return None
-        self._note_early_acknowledgements()
+        durable = self.config.durable
+        if self.segments and (not durable or self.place.identity.acknowledges_early):
+            self._note_early_acknowledgements(durable=durable)
         invariant(self._flushing is None, "one flush of a log at a time")
         active = self.segments[-1].summary if self.segments else None
         self._flushing = self._unsynced.take(
@@ -210,17 +211,16 @@ class LocalLog:
             self.appended_bytes,
             self.place.ownership,
         )
-        self._flushing.allows_early = not self.config.durable and bool(self.segments)
+        self._flushing.allows_early = not durable and active is not None
         self.unflushed_messages = 0
         return self._flushing
 
-    def _note_early_acknowledgements(self) -> None:
-        if not self.segments:
-            return
-        if self._must_allow_early:
+    def _note_early_acknowledgements(self, *, durable: bool) -> None:
+        """For a log that acknowledges early, or did: its directory says so, also while the log is in doubt."""
+        if not durable or self.health.is_doubtful:
             if not self._may_acknowledge_early:
                 self.place.note_early_acknowledgements(are_made=True)
-        elif self.place.identity.acknowledges_early:
+        else:
             # The same flush first syncs what was acknowledged early.
             self._may_acknowledge_early = False
             self.place.note_early_acknowledgements(are_made=False)
@@ -230,7 +230,8 @@ class LocalLog:
         self._release(ticket.segments)
         self.flushed_offset = max(self.flushed_offset, ticket.end_offset)
         self.flushed_position = max(self.flushed_position, ticket.end_position)
-        self._may_acknowledge_early |= ticket.allows_early
+        if ticket.allows_early:
+            self._may_acknowledge_early = True
 
     def fail_flush(self, ticket: FlushTicket, error: OSError) -> KafkaError:
         """If the disk was full only for files beside the records, the next flush retries everything."""

@@ -196,11 +196,13 @@ class DelayedProduce:
         self, partition: Partition, last_offset: int, outcome: PartitionOutcome, *, by_all: bool
     ) -> None:
         partition.add_waiter(last_offset, self, by_all=by_all)
-        outcomes = self._waiting.setdefault(partition, [])
+        outcomes = self._waiting.get(partition)
+        if outcomes is None:
+            self._waiting[partition] = [outcome]
+            return
         outcomes.append(outcome)
-        if len(outcomes) > 1:
-            self._several = self._several or {}
-            self._several[partition] = len(outcomes)
+        self._several = self._several or {}
+        self._several[partition] = len(outcomes)
 
     def start_timer(self, timeout_ms: int) -> None:
         if not self._waiting:
@@ -265,7 +267,10 @@ def _size_of(produce: ProduceRequest) -> int:
 
 
 def _any_opened(checked: list[_Checked]) -> bool:
-    return any(must_open(partition.log.config, header) for _, partition, _, header in checked)
+    for _, partition, _, header in checked:  # noqa: SIM110 - a generator costs every request more
+        if must_open(partition.log.config, header):
+            return True
+    return False
 
 
 def _owned(produce: ProduceRequest) -> ProduceRequest:

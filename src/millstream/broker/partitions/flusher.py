@@ -54,7 +54,7 @@ class Flusher:
             return
         log = partition.log
         config = log.config
-        if log.is_flushed_first or log.unflushed_messages >= config.flush_messages or log.has_sealed:
+        if log.unflushed_messages >= config.flush_messages or log.is_flushed_first or log.has_sealed:
             partition.flushing = True
             if not self._to_start:
                 self._loop.call_soon(self._flush_due)

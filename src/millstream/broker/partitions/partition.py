@@ -240,11 +240,14 @@ class Partition:
 
     def _advance(self, high_watermark: int, size: int) -> None:
         self.high_watermark = high_watermark
-        grown, self._visible_size = max(size - self._visible_size, 1), size
-        _acknowledge(self, self._acks, high_watermark)
-        # Some may have come while there were other replicas, which a reassignment has taken away.
-        _acknowledge(self, self._local_acks, high_watermark)
+        before, self._visible_size = self._visible_size, size
+        if self._acks:
+            _acknowledge(self, self._acks, high_watermark)
+        if self._local_acks:
+            # They may have come while there were other replicas, which a reassignment has taken away.
+            _acknowledge(self, self._local_acks, high_watermark)
         if self._readers:
+            grown = max(size - before, 1)
             for waiter in list(self._readers):
                 waiter.data_arrived(grown)
 

@@ -145,33 +145,32 @@ class Connection(asyncio.BufferedProtocol):
     def _cut(self, data: memoryview) -> None:
         """Handle every whole request in `data`; keep or make room for the rest."""
         at, end = 0, len(data)
-        largest, handle = self._server.max_request_bytes, self._intake.handle
-        clock = self._server.dispatcher.clock
+        server, handle = self._server, self._intake.handle
+        largest = server.max_request_bytes
         until = 0.0
         while end - at >= 4:
             size: int = I32.unpack_from(data, at)[0]
             if size < MIN_REQUEST_BYTES or size > largest:
                 self.refuse(_explain_size(size, largest))
                 return
-            if end - at - 4 < size:
+            stop = at + 4 + size
+            if stop > end:
                 if end - at < 4 + MIN_REQUEST_BYTES:
                     # Too short to see which API is requested.
                     break
                 self._partial = b""
                 self._begin_frame(size, data[at + 4 :])
                 return
-            if end - at > 4 + size and I16.unpack_from(data, at + 4)[0] == SHARE_ACKNOWLEDGE:
+            if stop < end and I16.unpack_from(data, at + 4)[0] == SHARE_ACKNOWLEDGE:
                 at += (4 + size) * self._handle_series(data[at:], size)
             else:
-                handle(data[at + 4 : at + 4 + size])
-                at += 4 + size
-            if self._life is _CLOSED:
+                handle(data[at + 4 : stop])
+                at = stop
+            if at == end or self._life is _CLOSED:
                 return
-            if at == end:
-                break
             if not until:
-                until = self._server.turn.until()
-            if clock() > until:
+                until = server.turn.until()
+            if server.dispatcher.clock() > until:
                 until = float("inf")
                 self._intake.let_others_go_first()
         self._partial = bytes(data[at:])

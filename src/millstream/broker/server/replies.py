@@ -223,13 +223,14 @@ class ReplyQueue:
         transport = self._transport
         if transport is None or not buffers:
             return
-        size = sum(map(len, buffers))
         self.last_sent = self._loop.time()
-        self._bytes_out.value += size
         if len(buffers) == 1:
+            size = len(buffers[0])
             transport.write(buffers[0])
         else:
+            size = sum(map(len, buffers))
             transport.writelines(buffers)
+        self._bytes_out.value += size
         if _UNREAD in self._intake.pauses:
             self._unsent_bytes += size
             self._memory.take(size)
