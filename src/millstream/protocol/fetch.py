@@ -20,10 +20,14 @@ ERRORS_FROM = 7
 _LIMITS = struct.Struct(">iiib")
 _SESSION = struct.Struct(">ii")
 _PARTITION = struct.Struct(">iiqiqi")
+# The same before version 12, from version 9 on: without the last fetched epoch.
+_OLD_PARTITION = struct.Struct(">iiqqi")
 # Our own tag in a follower's partition: far from Kafka's, which count up from zero.
 DAMAGED_TAG = 10_000
 # In a reply.
 _PARTITION_HEAD = struct.Struct(">ihqqq")
+# Of aborted transactions: an empty array.
+_NO_TRANSACTIONS, _NO_TRANSACTIONS_FLEXIBLE = b"\0\0\0\0", b"\1"
 
 
 class FetchPartition(NamedTuple):
@@ -126,11 +130,12 @@ def _decode_topic(reader: Reader, version: int) -> FetchTopic:
 
 
 def _old_partition(reader: Reader, version: int) -> FetchPartition:
-    index = reader.i32()
-    current_leader_epoch = reader.i32() if version >= 9 else -1
-    fetch_offset = reader.i64()
+    if version >= 9:
+        index, current_leader_epoch, fetch_offset, log_start_offset, max_bytes = reader.unpack(_OLD_PARTITION)
+        return FetchPartition(index, current_leader_epoch, fetch_offset, -1, log_start_offset, max_bytes)
+    index, fetch_offset = reader.i32(), reader.i64()
     log_start_offset = reader.i64() if version >= 5 else -1
-    return FetchPartition(index, current_leader_epoch, fetch_offset, -1, log_start_offset, reader.i32())
+    return FetchPartition(index, -1, fetch_offset, -1, log_start_offset, reader.i32())
 
 
 def encode_fetch_reply(
@@ -148,11 +153,7 @@ def encode_fetch_reply(
     if version >= 7:
         out += I16.pack(error)
         out += I32.pack(session_id)
-    groups: list[list[FetchedPartition]] = []
-    for partition in partitions:
-        if not groups or groups[-1][0].topic != partition.topic:
-            groups.append([])
-        groups[-1].append(partition)
+    groups = _by_topic(partitions) if len(partitions) != 1 else [partitions]
     out += array_length(len(groups), flexible=flexible)
     for group in groups:
         topic = group[0].topic
@@ -164,8 +165,18 @@ def encode_fetch_reply(
             out += b"\0"
     if flexible:
         out += b"\0"
-    parts.append(bytes(out))
+    if out:
+        parts.append(bytes(out))
     return parts
+
+
+def _by_topic(partitions: Sequence[FetchedPartition]) -> Sequence[Sequence[FetchedPartition]]:
+    groups: list[list[FetchedPartition]] = []
+    for partition in partitions:
+        if not groups or groups[-1][0].topic != partition.topic:
+            groups.append([])
+        groups[-1].append(partition)
+    return groups
 
 
 def _encode_partition(
@@ -184,7 +195,7 @@ def _encode_partition(
             partition.index, partition.error, partition.high_watermark, partition.last_stable_offset, 0
         )[:-8]
     )
-    out += array_length(0, flexible=flexible)
+    out += _NO_TRANSACTIONS_FLEXIBLE if flexible else _NO_TRANSACTIONS
     if version >= 11:
         out += I32.pack(partition.preferred_read_replica)
     size = len(partition.records)

@@ -18,6 +18,9 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 HEADER = struct.Struct(">qiibIhiqqqhii")
 _COUNT = struct.Struct(">i")
 HEADER_SIZE = HEADER.size
+_COUNT_AT = HEADER_SIZE - _COUNT.size
+# The header up to `last_offset_delta`, without `attributes`: what a read needs of each batch.
+HEADER_START = struct.Struct(">qiibI2xi")
 PREFIX = struct.Struct(">qi")
 PREFIX_SIZE = PREFIX.size
 CRC_START = 21
@@ -103,8 +106,8 @@ class BatchHeader(NamedTuple):
 
 def record_count_at(buffer: bytes | bytearray | memoryview, position: int) -> int:
     """The number of records of the batch there, without the rest of its header."""
-    (count,) = _COUNT.unpack_from(buffer, position + HEADER_SIZE - _COUNT.size)
-    return int(count)
+    count: int = _COUNT.unpack_from(buffer, position + _COUNT_AT)[0]
+    return count
 
 
 def read_header(buffer: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:

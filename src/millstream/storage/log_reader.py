@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from millstream.protocol.checksum import crc32c
-from millstream.protocol.record_batch import CRC_START, HEADER, HEADER_SIZE, MAGIC, PREFIX_SIZE
+from millstream.protocol.record_batch import CRC_START, HEADER_SIZE, HEADER_START, MAGIC, PREFIX_SIZE
 from millstream.protocol.wire import I64
 from millstream.runtime.disk import Disk
 from millstream.storage.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
@@ -39,7 +39,10 @@ class LogReader:
             found, earliest = self._locate(offset), 0
         if found is None:
             return LogRead(memoryview(b""), offset)
-        return self._read_batches(*found, offset, earliest, max_bytes, upper_offset, epochs, min_one)
+        segment, position = found
+        return self._read_batches(
+            segment, position, offset, earliest, max_bytes, upper_offset, epochs, min_one
+        )
 
     def _locate(self, offset: int) -> tuple[Segment, int] | None:
         for segment in self._segments[max(0, find_segment(self._segments, offset)) :]:
@@ -60,22 +63,22 @@ class LogReader:
         min_one: bool,
     ) -> LogRead:
         """`earliest`: the batch at `position` does not begin before it."""
-        file = segment.file
-        end = segment.summary.size_bytes
+        summary = segment.summary
+        end = summary.size_bytes
         wanted = max(HEADER_SIZE, max_bytes)
         view = _read_part(segment, position, min(wanted, end - position))
         size = len(view)
         at = 0
-        next_offset = max(offset, segment.base_offset)
-        unpack = HEADER.unpack_from
+        next_offset = max(offset, summary.base_offset)
+        unpack = HEADER_START.unpack_from
         expected_epoch, until = epochs.span_of(next_offset)
         while size - at >= HEADER_SIZE:
-            base, length, epoch, magic, crc, _, last_delta, *_ = unpack(view, at)
+            base, length, epoch, magic, crc, last_delta = unpack(view, at)
             stop = at + PREFIX_SIZE + length
             if base != next_offset and (
                 base < earliest
                 or base + last_delta < next_offset
-                or base + last_delta >= segment.summary.end_offset
+                or base + last_delta >= summary.end_offset
                 or (base > next_offset and not _may_be_gap(segment, position, view, stop, base + last_delta))
             ):
                 # No checksum covers offsets, but they must follow each other.
@@ -96,7 +99,7 @@ class LogReader:
                     break
                 if position + stop > end or length < HEADER_SIZE - PREFIX_SIZE:
                     raise segment.corrupt(position, f"record batch claims {stop} bytes")
-                view = memoryview(file.pread(stop, position))
+                view = memoryview(segment.file.pread(stop, position))
                 size = len(view)
             if magic != MAGIC or stop <= at or crc != crc32c(view[at + CRC_START : stop]):
                 if at == 0:

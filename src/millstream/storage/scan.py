@@ -57,15 +57,14 @@ def scan_sound(
     """As `scan_batches`, but skips damage; the caller sees it as a gap between positions."""
     while position < end:
         try:
-            for found in scan_batches(file, position, end, piece_bytes=piece_bytes):
-                position, header, _ = found
-                yield found
-                position += header.size_bytes
+            yield from scan_batches(file, position, end, piece_bytes=piece_bytes)
         except CorruptBatch as error:
             following = find_batch(file, error.position + 1, end)
             if following is None:
                 return
             position = following
+        else:
+            return
 
 
 def find_batch(file: File, position: int, end: int) -> int | None:

@@ -316,15 +316,17 @@ def sound_batches(
             yield behind_gap
             behind_gap = None
             next_offset, next_position = before.last_offset + 1, at + before.size_bytes
-        must_follow = position == next_position and not summary.compacted
-        if must_follow and header.base_offset != next_offset:
-            continue
-        if next_offset <= header.base_offset and header.last_offset < summary.end_offset:
-            if header.base_offset > next_offset and not 0 < start == position:
+        last_offset = header.last_offset
+        if header.base_offset != next_offset:
+            must_follow = position == next_position and not summary.compacted
+            if must_follow or header.base_offset < next_offset:
+                continue
+            if last_offset < summary.end_offset and not 0 < start == position:
                 behind_gap = found
                 continue
+        if last_offset < summary.end_offset:
             yield found
-            next_offset, next_position = header.last_offset + 1, position + header.size_bytes
+            next_offset, next_position = last_offset + 1, position + header.size_bytes
     if behind_gap is not None:
         yield behind_gap
 

@@ -159,7 +159,7 @@ class DelayedFetch:
 
     def _read_some(self, some: Wanted, fetched: list[FetchedPartition], left: int) -> int:
         """Returns the bytes left for other partitions; `left` is -1 at first when there is no memory at all."""
-        empty = left >= 0 and not any(len(each.records) for each in fetched)
+        empty = left >= 0 and not (fetched and any(len(each.records) for each in fetched))
         for topic, wanted in some:
             partition = self._read_partition(topic, wanted, max(left, 0), min_one=empty)
             size = len(partition.records)

@@ -116,7 +116,9 @@ class Partitions:
 
     def find_for_client(self, topic: str | bytes, index: int, *, followed: bool = False) -> Partition:
         """As `find`, or `find_replica` where `followed`; KafkaError while other nodes may have taken over."""
-        partition = self.find_replica(topic, index) if followed else self.find(topic, index)
+        partition = self.find_replica(topic, index)
+        if not (followed or partition.is_leader):
+            raise partition.not_leader()
         self.require_newest(partition)
         return partition
 
