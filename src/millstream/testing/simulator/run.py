@@ -343,6 +343,8 @@ class _Run:
         await self._within(_HEALING_SECONDS, workload.stop(), "the clients did not come to an end")
         await self._within(_HEALING_SECONDS, workload.read_everything(), "not everything could be read")
         await self._finish_clients()
+        # What a slow disk was asked before everything was healed may have made a replica leave since.
+        await self._within(_HEALING_SECONDS, self._until_whole(), "a partition is not in sync at the end")
         nemesis.end()
         outcome.problems += differences(self._cluster)
         outcome.problems += unexpected_ends(self._cluster, self._nemesis.kinds)
@@ -412,6 +414,10 @@ class _Run:
             self._what_is_missing() is None
             and all(acknowledged() > then for acknowledged, then in zip(progress, before, strict=True))
         ):
+            await asyncio.sleep(0.1)
+
+    async def _until_whole(self) -> None:
+        while self._what_is_missing() is not None:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.1)
 
     def _what_is_missing(self) -> str | None:
