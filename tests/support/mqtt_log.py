@@ -66,10 +66,19 @@ class Messages:
         self.sent = []
         self.refuses = {}
         """Topics with why."""
+        self.without_leader = set()
+        """Topics; what is sent to them waits."""
+        self.given_up = []
 
     async def send(self, _caller, place, messages, *, acks=None, **_limits):
         self.sent += [(place.topic, each.value, acks) for each in messages]
         await asyncio.sleep(0.01)
+        try:
+            while place.topic in self.without_leader:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+        except asyncio.CancelledError:
+            self.given_up += [(place.topic, each.value) for each in messages]
+            raise
         if place.topic in self.refuses:
             raise KafkaError(self.refuses[place.topic], "it is not taken")
 

@@ -210,10 +210,12 @@ class PartitionAccess(Protocol):
         acks: Acks = Acks.ALL,
         timeout_s: float = 30.0,
         patience_s: float | None = None,
+        is_wanted: Callable[[], bool] = lambda: True,
     ) -> Appended:
         """Append one record batch. It is retried after a lost answer only if it has a producer's sequence number.
 
-        A batch that was refused and is not in the log is retried for `patience_s`, by default `timeout_s`.
+        A batch that was refused and is not in the log is retried for `patience_s`, by default `timeout_s`. No batch is
+        retried that is not wanted any more.
         """
         ...
 

@@ -50,6 +50,8 @@ A = TypeVar("A")
 _SAVE_SECONDS: Final = 5.0
 _END_PAUSE_SECONDS: Final = 0.5
 _LONGEST_END_PAUSE_SECONDS: Final = 5.0
+# How long messages of a client that has gone are still tried.
+_LAST_SENDS_SECONDS: Final = 1.0
 _BROKEN: Final = frozenset(
     {
         Reason.MALFORMED_PACKET,
@@ -234,6 +236,7 @@ class Client:
         return goes_on
 
     def taken_over(self) -> None:
+        self.sending.give_up()
         self.close(Reason.SESSION_TAKEN_OVER, "another connection has this client id")
 
     def close(self, reason: Reason, text: str = "") -> None:
@@ -379,6 +382,7 @@ class Client:
             if (share := shared(text)) is not None:
                 self.shared.share_groups.leave(share.group, share.filter, self, kept)
         self.wire.close()
+        asyncio.get_running_loop().call_later(_LAST_SENDS_SECONDS, self.sending.give_up)
         self._ending = self.spawn(self._end(want, positions))
 
     def cut_off(self) -> None:

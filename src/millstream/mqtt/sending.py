@@ -41,6 +41,7 @@ class Sending:
         self._messages = 0
         self._bytes = 0
         self._waiting: asyncio.Future[None] | None = None
+        self._unacknowledged: set[asyncio.Task[None]] = set()
 
     @property
     def is_full(self) -> bool:
@@ -76,10 +77,21 @@ class Sending:
             group.size += len(message.payload)
         for (place, _), group in groups.items():
             self.counted(len(group.ids), group.size)
-            self._client.spawn(self._send(place, group, unwanted))
+            sending = self._client.spawn(self._send(place, group, unwanted))
+            if any(group.ids):
+                self._unacknowledged.add(sending)
+                sending.add_done_callback(self._unacknowledged.discard)
         for (name, place), some in settling.items():
             self.counted(len(some), 0)
             self._client.spawn(settle(self._client, name, place, some))
+
+    def give_up(self) -> None:
+        """Stop trying to send messages of QoS 1, which their publisher sends again on its next connection.
+
+        They must not come behind newer ones from there: as a retained message, the older one would stay.
+        """
+        for sending in list(self._unacknowledged):
+            sending.cancel()
 
     def counted(self, count: int, size: int) -> None:
         """Count messages on their way to the log."""
@@ -113,14 +125,18 @@ class Sending:
             await self._client.shared.doors.messages.send(
                 self._client.caller, place, group.records, acks=acks
             )
-        except KafkaError as error:
-            self.refused(failure_of(error), ids)
-        else:
             failed = {number: why for number, copy in copies.items() if (why := await copy) is not None}
             await self._sent([number for number in ids if number not in failed], unwanted)
             for number, why in failed.items():
                 self.refused(failure_of(why), [number])
-        self.counted(-len(ids), -group.size)
+        except KafkaError as error:
+            self.refused(failure_of(error), ids)
+        except asyncio.CancelledError:
+            for copy in copies.values():
+                copy.cancel()
+            raise
+        finally:
+            self.counted(-len(ids), -group.size)
         self._client.flush()
 
     async def _keep(self, place: Place, copy: LogMessage) -> KafkaError | None:

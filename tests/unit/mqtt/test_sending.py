@@ -47,6 +47,26 @@ def test_messages_to_be_retained_keep_their_place_among_the_others(retained):
     run(scenario, messages=messages)
 
 
+@pytest.mark.parametrize("end", ["lost", "taken_over"])
+def test_what_a_client_that_has_gone_sends_again_is_given_up(end):
+    """Its retained copy came behind newer ones from another connection, and stayed."""
+    messages = Messages()
+    messages.without_leader.add("__mqtt_retained")
+
+    async def scenario(house):
+        wire, user = await connected(house)
+        user.data(data(Publish("t", b"old", 1, 1, retain=True), Publish("t", b"once", retain=True)))
+        await asyncio.sleep(1)
+        getattr(user, end)()
+        await asyncio.sleep(0.5 if end == "taken_over" else 1.5)
+        assert messages.given_up == [("__mqtt_retained", b"old")]
+        assert reasons(wire, Puback) == {}
+        messages.without_leader.clear()
+        await asyncio.sleep(1)
+
+    run(scenario, messages=messages)
+
+
 def test_a_message_that_cannot_be_retained_is_refused_alone():
     messages = Messages()
     messages.refuses["__mqtt_retained"] = ErrorCode.MESSAGE_TOO_LARGE

@@ -311,6 +311,7 @@ class _Lane:
             acks=self._acks,
             timeout_s=max(left, 0.0),
             patience_s=max(patience, 0.0),
+            is_wanted=lambda: not all(sending.answer.done() for sending in sendings),
         )
         self._sequence = (self._sequence + len(messages)) % _SEQUENCES
         return appended

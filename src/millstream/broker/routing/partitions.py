@@ -1,6 +1,6 @@
 """Appends to and reads from partitions: in this process where this node leads them, else by calls to their leaders."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from millstream.broker.routing.calls import Append, FindOffsetAt, FindOffsets, Read
 from millstream.broker.routing.follow import Follows
@@ -31,6 +31,7 @@ class RoutedPartitions:
         acks: Acks = Acks.ALL,
         timeout_s: float = 30.0,
         patience_s: float | None = None,
+        is_wanted: Callable[[], bool] = lambda: True,
     ) -> Appended:
         view = memoryview(batch)
         return await self._routes.at_leader(
@@ -40,6 +41,7 @@ class RoutedPartitions:
             patience_s=timeout_s,
             wait_s=timeout_s,
             refused_s=patience_s,
+            is_wanted=is_wanted,
             # Numbered batches may be repeated: the leader finds duplicates in its log.
             may_repeat=len(view) >= HEADER_SIZE and read_header(view).producer_id >= 0,
         )

@@ -71,6 +71,7 @@ class Routes:
         patience_s: float,
         wait_s: float = 0.0,
         refused_s: float | None = None,
+        is_wanted: Callable[[], bool] = lambda: True,
         may_repeat: bool,
         late: Callable[[A], None] | None = None,
         topic_id: bytes = b"",
@@ -96,6 +97,7 @@ class Routes:
             patience_s=patience_s,
             wait_s=wait_s,
             refused_s=refused_s,
+            is_wanted=is_wanted,
             may_repeat=may_repeat,
             late=late,
         )
@@ -110,6 +112,7 @@ class Routes:
         patience_s: float,
         wait_s: float = 0.0,
         refused_s: float | None = None,
+        is_wanted: Callable[[], bool] = lambda: True,
         may_repeat: bool,
         late: Callable[[A], None] | None = None,
     ) -> A:
@@ -117,7 +120,8 @@ class Routes:
         for `refused_s` while it is certain that nothing was done. An answer itself may take `wait_s`.
 
         A call that may have been carried out is repeated only if `may_repeat` is true; otherwise, and after the time
-        limit, the result is REQUEST_TIMED_OUT. `call` makes the call for another node.
+        limit, the result is REQUEST_TIMED_OUT. `call` makes the call for another node. It is not repeated once
+        `is_wanted` returns false.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience_s
@@ -144,7 +148,9 @@ class Routes:
                     raise _uncertain(error) from error
                 if is_over:
                     raise
-            await self._pause(pause)
+                await self._pause(pause)
+                if not is_wanted():
+                    raise (_uncertain(error) if is_uncertain else error) from None
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     async def at_any(self, caller: Caller, call: NodeCall[A], *, patience_s: float) -> A:

@@ -68,6 +68,48 @@ def test_what_may_have_been_done_is_asked_for_until_the_end() -> None:
     assert 59 < seconds <= 60
 
 
+def test_what_nobody_wants_any_more_is_not_tried_again() -> None:
+    wanted = [True] * 3
+    error, seconds = refused_after([FULL], is_wanted=lambda: bool(wanted and wanted.pop()))
+    assert isinstance(error, NotDone)
+    assert seconds < 5
+    wanted = [True] * 3
+    error, _ = refused_after([LOST, FULL], is_wanted=lambda: bool(wanted and wanted.pop()))
+    assert not isinstance(error, NotDone)
+
+
+def test_a_batch_is_wanted_as_long_as_a_caller_waits_for_it() -> None:
+    loop = SimulatedLoop()
+
+    async def story() -> None:
+        seen: list[bool] = []
+        more = asyncio.Event()
+
+        async def append(*_arguments: Any, is_wanted: Any, **_options: Any) -> Appended:
+            for _ in range(3):
+                seen.append(is_wanted())
+                await more.wait()
+                more.clear()
+            return Appended(0, 0, Durability.DISK)
+
+        async def new_id() -> int:
+            return 1
+
+        partitions: Any = SimpleNamespace(append=append)
+        batcher = Batcher(partitions, metadata(), AllowAll(), SimulatedClock(loop), new_id)
+        callers = [
+            loop.create_task(batcher.send(ME, PLACE, [Message(None, b"x")], timeout_s=60)) for _ in range(2)
+        ]
+        for caller in callers:
+            await asyncio.sleep(1)
+            caller.cancel()
+            more.set()
+        await asyncio.sleep(1)
+        assert seen == [True, True, False]
+
+    loop.run(story())
+
+
 def test_who_waited_behind_another_batch_has_so_much_less_patience() -> None:
     loop = SimulatedLoop()
     given: list[tuple[float, float]] = []
