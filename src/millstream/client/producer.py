@@ -9,9 +9,10 @@ from millstream.client.delivery import (
     Callback,
     Headers,
     ProducerRecord,
-    Report,
     SendHandle,
     SendResult,
+    fail,
+    settled,
 )
 from millstream.client.errors import BatchFailedError, ClientError
 from millstream.client.outgoing import refusal
@@ -77,11 +78,11 @@ class Producer:
         # Prepares all messages first, so that none is sent when one cannot be serialized.
         records = self._sender.outgoing.records(messages)
         produce = raw.produce
-        reports: list[Report] = []
-        add = reports.append
+        results: list[SendResult] = []
+        add = results.append
         for record in records:
-            report = Report(record.topic)
-            add(report)
+            result = SendResult(record.topic, -1, PENDING)
+            add(result)
             partition = record.partition
             try:
                 # Inlined: a call for each message would add a tenth to the cost of sending.
@@ -90,24 +91,23 @@ class Producer:
                     record.value,
                     record.key,
                     -1 if partition is None else partition,
-                    report,
+                    result,
                     None,
                     record.timestamp_ms or 0,
                     record.headers,
                 )
             except BufferError:
-                self._enqueue_patiently(record, report)
+                self._enqueue_patiently(record, result)
             except Exception as error:  # noqa: BLE001 - told in the message's result
-                report.fail(refusal(record, error))
+                fail(result, refusal(record, error))
         failed = False
-        for report in reports:
-            while report.offset == PENDING:
+        for result in results:
+            while result.offset == PENDING:
                 raw.poll(POLL_S)
-            if report.error is not None:
+            if result.error is not None:
                 failed = True
-        results = [SendResult(each.topic, each.partition, each.offset, each.error) for each in reports]
         if failed:
-            raise BatchFailedError(results)
+            raise BatchFailedError(settled(results))
         return results
 
     def flush(self, timeout: float | None = None) -> None:
@@ -134,8 +134,8 @@ class Producer:
             if error is None:
                 raise
 
-    def _enqueue_patiently(self, record: ProducerRecord, report: Report) -> None:
+    def _enqueue_patiently(self, record: ProducerRecord, result: SendResult) -> None:
         try:
-            self._sender.enqueue_patiently(record, report)
+            self._sender.enqueue_patiently(record, result)
         except ClientError as error:
-            report.fail(error)
+            fail(result, error)

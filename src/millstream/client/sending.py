@@ -6,7 +6,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from millstream.client.connect import log, open_producer
-from millstream.client.delivery import Callback, Deliveries, ProducerRecord, Report, SendHandle
+from millstream.client.delivery import Callback, Deliveries, ProducerRecord, SendHandle, SendResult
 from millstream.client.errors import ClientError, ClosedError, QueueFullError, TimedOutError
 from millstream.client.outgoing import Outgoing, refusal
 from millstream.client.producer_config import ProducerConfig
@@ -69,7 +69,7 @@ class Sender:
         self.raw()
         self.outgoing.make_ready_for(topic)
 
-    def enqueue_patiently(self, record: ProducerRecord, report: "Report | SendHandle") -> None:
+    def enqueue_patiently(self, record: ProducerRecord, report: "SendResult | SendHandle") -> None:
         """Enqueue a message as soon as the full queue has room; QueueFullError after `max_block_ms`."""
         raw = self.raw()
         deadline = time.monotonic() + self.max_block_ms / 1000
@@ -128,7 +128,7 @@ def queue_full(topic: str, max_block_ms: int) -> QueueFullError:
     return QueueFullError(f"sending to {topic}: the queue was full for {max_block_ms} ms")
 
 
-def _produce(raw: "RawProducer", record: ProducerRecord, report: "Report | SendHandle") -> None:
+def _produce(raw: "RawProducer", record: ProducerRecord, report: "SendResult | SendHandle") -> None:
     """Hand one message to librdkafka; BufferError when its queue is full."""
     partition = -1 if record.partition is None else record.partition
     try:

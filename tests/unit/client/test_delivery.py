@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import threading
+import weakref
 from typing import Any, cast
 
 import pytest
@@ -20,7 +21,7 @@ from millstream.client import (
     sending,
 )
 from millstream.client.aio_producer import _Reports
-from millstream.client.delivery import Deliveries, Report, outcome
+from millstream.client.delivery import PENDING, Deliveries, fail, outcome, settled
 
 STORED = RawMessage(topic="events", partition=1, offset=7)
 TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
@@ -170,11 +171,29 @@ def test_reports_for_a_loop_that_is_closed_keep_none_from_the_next() -> None:
     assert asyncio.run(send()).offset == 2
 
 
-def test_the_garbage_collector_does_not_look_at_reports_of_stored_messages() -> None:
+def test_the_garbage_collector_does_not_look_at_results_of_stored_messages() -> None:
     """They come by the ten thousand: its passes over them were a quarter of the cost of a batch."""
-    report = Report("events")
+    result = SendResult("events", offset=PENDING)
 
-    report(None, STORED)
+    result(None, STORED)
 
-    assert (report.partition, report.offset, report.error) == (1, 7, None)
-    assert not gc.is_tracked(report)
+    assert result == SendResult("events", 1, 7)
+    assert not gc.is_tracked(result)
+
+
+def test_the_garbage_collector_finds_results_that_their_errors_lead_back_to() -> None:
+    def failed() -> "weakref.ref[ClientError]":
+        result = SendResult("events", offset=PENDING)
+        try:
+            raise ClientError("refused")
+        except ClientError as error:
+            fail(result, error)
+        (copy,) = settled([result])
+        assert (copy.offset, str(copy.error)) == (-1, "refused")
+        assert copy.error is not None
+        return weakref.ref(copy.error)
+
+    error = failed()
+    gc.collect()
+
+    assert error() is None
