@@ -204,7 +204,8 @@ class SystemDisk:
             os.close(fd)
 
     def read(self, path: str) -> bytes:
-        with open(path, "rb") as file:
+        # Read as a whole: a buffer would only be copied.
+        with open(path, "rb", buffering=0) as file:
             return file.read()
 
     def write_atomically(self, path: str, data: Buffer, *, durable: bool = True) -> None:

@@ -83,7 +83,7 @@ class LogCheckpoint(msgspec.Struct, array_like=True, frozen=True):
     @property
     def has_holes(self) -> bool:
         """Whether segments are missing between others that compaction did not remove."""
-        summaries = self.summaries().values()
+        summaries = self.summaries().values() if len(self.segments) > 1 else ()
         return any(
             before.end_offset < after.base_offset and not before.compacted
             for before, after in pairwise(summaries)
@@ -223,8 +223,10 @@ def are_files_there(disk: Disk, data_dir: str, entries: list[LogCheckpoint]) -> 
         if entry.segments and entry.incarnation and not _is_of(entry, read_identity(disk, directory)):
             return False
         for base, size, *_ in entry.segments:
-            path = f"{directory}/{base:020d}{LOG_SUFFIX}"
-            if not (disk.exists(path) and disk.size(path) >= size):
+            try:
+                if disk.size(f"{directory}/{base:020d}{LOG_SUFFIX}") < size:
+                    return False
+            except OSError:
                 return False
     return True
 

@@ -47,8 +47,7 @@ class LogRecovery:
 
     `known` is the checkpoint's entry, if valid for this directory. `committed` is the offset up to which all replicas
     are known to have the log; None if it has no other replicas. `was_written`: it may have had records, even if there
-    are none now. `is_identified`: the identity was read from the
-    directory, with its incarnation.
+    are none now. `found` is the identity in the directory's file; None if the file is missing or damaged.
     """
 
     files: OpenFiles
@@ -60,7 +59,7 @@ class LogRecovery:
     max_epoch: int = ANY_EPOCH
     committed: int | None = None
     was_written: bool = True
-    is_identified: bool = False
+    found: Identity | None = None
     cut_base: int | None = field(default=None, init=False)
     """The segment in which the log was cut since the checkpoint."""
     names: list[str] = field(init=False)
@@ -85,7 +84,7 @@ class LogRecovery:
             self.known, is_cut = _known_after(marker, self.known), True
             self.cut_base = marker.position[0]
         known = self.known
-        beside = SideFiles(disk, directory, names, known, report.remade)
+        beside = SideFiles(disk, directory, names, known, report.remade, self.found)
         epochs = beside.flushed_epochs()
         bases = sorted(base for name in names if (base := offset_in(name, LOG_SUFFIX)) is not None)
         log_start = start_after_dropped(names, bases, beside.log_start(bases, epochs))
@@ -238,7 +237,11 @@ class LogRecovery:
     @property
     def _may_be_compacted(self) -> bool:
         """An identity with an incarnation counts every file that was ever replaced."""
-        return self.config.compacts or bool(self.identity.rewrites) or not self.is_identified
+        return (
+            self.config.compacts
+            or bool(self.identity.rewrites)
+            or not (self.found and self.found.incarnation)
+        )
 
     def _begin_at(self, log_start: int, segments: list[Segment], recovery: SegmentRecovery) -> list[Segment]:
         """Restart a log that was cut below its start: offsets must not be used again."""

@@ -11,7 +11,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.disk import Disk
 from millstream.runtime.sometimes import sometimes
 from millstream.storage.checkpoint import LogCheckpoint
-from millstream.storage.identity import Identity, read_identity
+from millstream.storage.identity import Identity
 from millstream.storage.layout import (
     EPOCHS_FILE,
     IDENTITY_FILE,
@@ -30,18 +30,22 @@ class SideFiles(msgspec.Struct):
     known: LogCheckpoint | None
     remade: list[str]
     """Files that were missing or damaged."""
+    found: Identity | None
+    """The directory's identity as its file has it; None if it is missing or damaged."""
+    was_flushed: bool = False
+    """Whether the log was ever flushed: the flush of its first records writes the first leader epoch."""
+    _stored: LeaderEpochs | None = None
+    """The epochs in their file; None when it is missing or cannot be read."""
 
-    @property
-    def was_flushed(self) -> bool:
-        """Whether the log was ever flushed: the flush of its first records writes the first leader epoch."""
-        if self.known is not None and self.known.flushed_position > (0, 0):
-            return True
-        stored = self._stored_epochs()
-        return EPOCHS_FILE in self.names and (stored is None or bool(stored.entries))
+    def __post_init__(self) -> None:
+        stored = self._stored = self._stored_epochs()
+        self.was_flushed = (self.known is not None and self.known.flushed_position > (0, 0)) or (
+            EPOCHS_FILE in self.names and (stored is None or bool(stored.entries))
+        )
 
     def flushed_epochs(self) -> LeaderEpochs | None:
         """None when the epochs are lost and must be rebuilt from the batches."""
-        known, stored = self.known, self._stored_epochs()
+        known, stored = self.known, self._stored
         if stored is not None:
             if known is None or not known.epochs or not stored.entries:
                 return stored
@@ -57,6 +61,8 @@ class SideFiles(msgspec.Struct):
 
     def _as_known(self, stored: LeaderEpochs, known: LogCheckpoint, start: int) -> LeaderEpochs:
         """The stored epochs, corrected by the checkpoint, which unlike Kafka's file format has a checksum."""
+        if known.epochs == stored.entries:
+            return stored
         upper = known.flushed_offset
         if _between(known.epochs, start, upper) == _between(stored.entries, start, upper):
             return stored
@@ -91,14 +97,13 @@ class SideFiles(msgspec.Struct):
     def made_again(self, identity: Identity, start: int, epochs: LeaderEpochs) -> dict[str, bytes]:
         """Correct contents, by path, of files that are missing, damaged or of an earlier version."""
         files: dict[str, bytes] = {}
-        found = read_identity(self.disk, self.directory)
-        if found != identity:
+        if self.found != identity:
             files[IDENTITY_FILE] = identity.encode()
         if start and self._stored_start() is None:
             files[START_OFFSET_FILE] = encode_start_offset(start)
-        if self.was_flushed and self._stored_epochs() is None:
+        if self.was_flushed and self._stored is None:
             files[EPOCHS_FILE] = epochs.encode()
-        remade = [name for name in files if name != IDENTITY_FILE or found is None]
+        remade = [name for name in files if name != IDENTITY_FILE or self.found is None]
         if remade:
             sometimes("a small file beside the records was made again")
         self.remade += remade

@@ -183,7 +183,7 @@ class LogStore:
                 spec.leader_epoch,
                 committed=spec.committed if identity is None else spec.committed_in(identity.incarnation),
                 was_written=self._was_written(spec, directory, entry),
-                is_identified=identity is not None and identity.incarnation != NO_INCARNATION,
+                found=identity,
             )
             state, report = recovery.recover()
         except (KafkaError, OSError) as error:
@@ -220,7 +220,8 @@ class LogStore:
     ) -> LogCheckpoint | None:
         if entry is None:
             return later_log(*spec[:3]) if self._has_checkpoint else None
-        if not self.disk.list_dir(directory):
+        is_read = identity is None or identity.incarnation != NO_INCARNATION
+        if not is_read and not self.disk.list_dir(directory):
             # Synced files are missing, whatever removed them.
             return entry
         return described(entry, identity, spec.config)

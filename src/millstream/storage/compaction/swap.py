@@ -66,14 +66,14 @@ def finish_swap(disk: Disk, directory: str, sources: Sequence[int]) -> None:
 def recover_swap(disk: Disk, directory: str) -> None:
     """On start, before segments are listed: complete committed swaps, remove the files of others."""
     names = sorted(disk.list_dir(directory))
-    for name in names:
-        if (base_offset := offset_in(name, SWAP)) is not None:
-            sources = _read_manifest(disk, directory, base_offset)
-            # The .swap file may be in the page cache only; if it were lost, the renamed files would be removed.
-            disk.sync_dir(directory)
-            apply_swap(disk, directory, sources)
-            finish_swap(disk, directory, sources)
-    for name in disk.list_dir(directory) if names else ():
+    swapped = [base for name in names if (base := offset_in(name, SWAP)) is not None]
+    for base_offset in swapped:
+        sources = _read_manifest(disk, directory, base_offset)
+        # The .swap file may be in the page cache only; if it were lost, the renamed files would be removed.
+        disk.sync_dir(directory)
+        apply_swap(disk, directory, sources)
+        finish_swap(disk, directory, sources)
+    for name in disk.list_dir(directory) if swapped else names:
         if name.endswith((CLEANED, DELETED, CLEANED + _TEMPORARY, SWAP + _TEMPORARY)):
             disk.unlink(f"{directory}/{name}")
 
