@@ -68,7 +68,8 @@ NOTHING_TO_MULTIPLY = {
     "replica.lag.time.max.ms", "replica.fetch.wait.max.ms", "connections.max.idle.ms", "mqtt.max_session_expiry",
     "group.max.session.timeout.ms", "group.consumer.max.session.timeout.ms", "group.share.max.session.timeout.ms",
     "group.consumer.max.heartbeat.interval.ms", "group.share.max.heartbeat.interval.ms",
-    "group.share.max.record.lock.duration.ms", "log.cleaner.max.compaction.lag.ms",
+    "group.share.max.assignment.interval.ms", "group.share.max.record.lock.duration.ms",
+    "log.cleaner.max.compaction.lag.ms",
     "log.message.timestamp.after.max.ms", "log.message.timestamp.before.max.ms",
     # What a group's own setting may be.
     "group.share.max.delivery.count.limit", "group.share.min.partition.max.record.locks",

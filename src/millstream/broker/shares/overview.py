@@ -31,7 +31,10 @@ async def look(shares: Shares, request: LookAtQueues) -> QueueRows:
     wanted = [
         queue
         for queue in (*shares, *shares.resting)
-        if request.group in ("", queue.key.group_id) and request.topic in ("", queue.partition.topic)
+        # One that is being loaded is shown as it rested.
+        if queue.is_ready
+        and request.group in ("", queue.key.group_id)
+        and request.topic in ("", queue.partition.topic)
     ]
     rows: list[QueueRow] = []
     left_bytes = _MOST_READ_BYTES

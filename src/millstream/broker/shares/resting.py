@@ -73,19 +73,19 @@ class RestingQueues:
         self,
         coordinators: Coordinators,
         partitions: Partitions,
-        is_in_use: Callable[[ShareKey], bool],
+        is_loaded: Callable[[ShareKey], bool],
         reader_of: Callable[[Partition], QueueReader],
         open_queue: Callable[[ShareKey, Partition], None],
         spawn: Callable[[Coroutine[Any, Any, None], str], None],
         pause: Callable[[], Awaitable[None]],
         most: int,
     ) -> None:
-        """`is_in_use` says whether a queue is in memory: then it is not shown as resting. `open_queue` is called with
-        those that have something left to do.
+        """A queue that `is_loaded` is not shown as resting. `open_queue` is called with those that have something left
+        to do.
         """
         self._coordinators = coordinators
         self._partitions = partitions
-        self._is_in_use = is_in_use
+        self._is_loaded = is_loaded
         self._reader_of = reader_of
         self._open_queue = open_queue
         self._spawn = spawn
@@ -100,7 +100,7 @@ class RestingQueues:
 
     def __iter__(self) -> Iterator[RestingQueue]:
         return (
-            queue for queue in self._queues.values() if self._is_led(queue) and not self._is_in_use(queue.key)
+            queue for queue in self._queues.values() if self._is_led(queue) and not self._is_loaded(queue.key)
         )
 
     def leaders_changed(self) -> None:

@@ -82,7 +82,7 @@ class Shares:
         self.resting = RestingQueues(
             coordinators,
             partitions,
-            self._queues.__contains__,
+            self._is_loaded,
             lambda partition: QueueReader(partition, read_failed, loop.call_soon),
             self._open_for_letters,
             spawn,
@@ -100,6 +100,10 @@ class Shares:
         return iter(list(self._queues.values()))
 
     # -- finding
+
+    def _is_loaded(self, key: ShareKey) -> bool:
+        queue = self._queues.get(key)
+        return queue is not None and queue.is_ready
 
     async def open(
         self, group_id: str, topic: str | bytes, index: int, *, from_earliest: bool = False

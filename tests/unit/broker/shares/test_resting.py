@@ -189,6 +189,35 @@ def test_a_group_that_is_deleted_while_coordinators_are_asked_is_not_listed(
         assert asked == 2
 
 
+def test_a_queue_that_is_being_loaded_is_shown_as_it_rested(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was missing in lists and metrics meanwhile, which may take seconds."""
+    disk = SimulatedDisk()
+    with node_on(disk) as node:
+        filled_topic(node)
+        do(node, use(shares_of(node), "workers", 0))
+    disk.restart()
+    with node_on(disk) as node:
+        shares = shares_of(node)
+        assert [row.depth for row in look(node)] == [3]
+        wait = asyncio.Event()
+
+        async def load(*_arguments: Any) -> None:
+            await wait.wait()
+
+        monkeypatch.setattr(shares, "_load", load)
+
+        async def open_it() -> None:
+            opening = asyncio.create_task(shares.open("workers", "jobs", 0))
+            await asyncio.sleep(0)
+            assert [queue.is_ready for queue in shares] == [False]
+            rows = (await overview.look(shares, LookAtQueues(""))).queues
+            opening.cancel()
+            wait.set()
+            assert [row.depth for row in rows] == [3]
+
+        do(node, open_it())
+
+
 def test_letters_that_wait_are_written_after_a_restart_without_consumers() -> None:
     """They waited for a consumer of the group, which may never come."""
     disk = SimulatedDisk()
