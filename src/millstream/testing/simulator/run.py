@@ -417,7 +417,7 @@ class _Run:
             await asyncio.sleep(0.1)
 
     async def _until_whole(self) -> None:
-        while self._what_is_missing() is not None:  # noqa: ASYNC110 - nobody tells
+        while self._what_is_missing() is not None:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.1)
 
     def _what_is_missing(self) -> str | None:
