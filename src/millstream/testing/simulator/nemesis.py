@@ -3,10 +3,12 @@
 import asyncio
 import errno
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any
 
 from millstream.observability.logs import get_logger
+from millstream.protocol.record_batch import CorruptBatch
 from millstream.testing.disk import Fault, Operation, SimulatedDisk
 from millstream.testing.simulator.cluster import SimulatedCluster
 from millstream.testing.simulator.decay import Decay
@@ -408,9 +410,7 @@ class Nemesis:
         faults.remove(fault)
 
     async def _bit_rot(self) -> None:
-        """On one machine only, so that a sound copy is left; not in the newest bytes, which other replicas may not
-        have.
-        """
+        """On one machine only, so that a sound copy is left; not in records that other replicas may not have."""
         node = self._rotten
         disk = node.machine.disk
         logs = [path for path in disk.paths() if path.startswith("/data/topics/") and path.endswith(".log")]
@@ -419,8 +419,9 @@ class Nemesis:
         path = self._random.choice(logs)
         data = disk.read(path)
         position = self._random.randrange(max(1, len(data) // 2))
-        if len(data) >= 200:
-            disk.flip_bit(path, position, self._random.randrange(8))
+        bit = self._random.randrange(8) if len(data) >= 200 else 0
+        if len(data) >= 200 and _is_committed(node, path, position):
+            disk.flip_bit(path, position, bit)
             self._note("bit rot", node.name, path=path, position=position)
 
     async def _failing_sync(self) -> None:
@@ -436,3 +437,17 @@ class Nemesis:
         )
         await self._sleep(0.5, 3.0)
         node.machine.disk.faults.clear()
+
+
+def _is_committed(node: SimulatedNode, path: str, position: int) -> bool:
+    """Whether other replicas are known to have the records there."""
+    for partition in () if node.serving is None else node.serving.partitions:
+        for segment in partition.log.segments if path.startswith(f"{partition.log.directory}/") else ():
+            if segment.log_path == path:
+                upper = partition.high_watermark
+                if segment.summary.end_offset <= upper:
+                    return True
+                with suppress(CorruptBatch):
+                    end = segment.position_of(node.machine.disk, upper)
+                    return end is not None and position < end
+    return False
