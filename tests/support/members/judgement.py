@@ -41,6 +41,7 @@ def each_partition_had_one_owner_at_a_time(members: Sequence[Member]) -> None:
             assert end <= start, (
                 f"partition {partition}: {latter} had it {(end - start) / 1e6:.1f} ms before {former} gave it up"
                 + (", or rather lost it" if (former, end) in lost else "")
+                + _told_around(start, [each for each in members if each.name in (former, latter)])
             )
 
 
@@ -81,3 +82,14 @@ def nothing_was_skipped_and_no_position_went_back(members: Sequence[Member]) -> 
             seen = partitions[told.fields["partition"]]
             seen.committed = max(seen.committed, told.fields["offset"])
     return {partition: seen.committed for partition, seen in partitions.items()}
+
+
+def _told_around(at: int, members: Sequence[Member]) -> str:
+    """What they told within two seconds of that moment, for whoever looks for the reason."""
+    told = sorted(
+        ((each.at - at) / 1e6, member.name, each.event, str(each.fields))
+        for member in members
+        for each in member.told
+        if abs(each.at - at) < 2_000_000_000 and each.event in ("assigned", "revoked", "closing")
+    )
+    return "".join(f"\n{ms:9.1f} ms  {name}  {event}  {fields}" for ms, name, event, fields in told)
